@@ -61,7 +61,7 @@ static struct bytes collection_decoded(struct bytes text, struct arena *arena)
                               : text.data[i];
         i += is_code ? 2 : 0;
     }
-    /* A code takes more bytes than the byte it stands for. */
+    /* A code has more bytes than the byte that it encodes. */
     CHECK(size <= text.size);
     return bytes_of(out, size);
 }
@@ -78,7 +78,7 @@ static void put_encoded(struct buffer *out, struct bytes text, bool is_name)
     }
 }
 
-/* Takes the next line, which begins with '\n', off '*rest'. */
+/* Removes the next line, which begins with '\n', from '*rest'. */
 static bool next_line(struct bytes *rest, struct bytes *ret_line)
 {
     if (rest->size == 0) {
@@ -148,7 +148,7 @@ bool collection_write(enum key_type type, const struct collection *collection,
     buffer_put_text(&out, type_names[type]);
     for (uint32_t i = 0; i < collection->count; i++) {
         const struct collection_member *member = &collection->member[i];
-        /* Encoding makes nothing shorter. */
+        /* Encoding never shortens. */
         if (out.size + member->name.size + member->value.size > max) {
             buffer_done(&out);
             return false;

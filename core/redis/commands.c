@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What clients made for Redis send: commands on keys, and scripts of them.
+/* Commands of Redis clients: commands on keys, and scripts of them.
  *
- * The leader carries a command or script out on the state as it is applied
- * (keys.h, script.h), which changes nothing but tells what it found, what is to
- * come of each key, and the answer. If nothing is to change, the answer holds
- * once leadership is confirmed and it comes to the same again. Else the entry
- * says what was found and what is to be done: applying it compares and does
- * all of it or nothing. If a key has changed meanwhile the command is carried
- * out anew, on a state in which somebody else has got on.
+ * The leader executes a command or script on the applied state (keys.h,
+ * script.h). That changes nothing, but yields what it found, what each key is
+ * to become, and the answer. If nothing is to change, the answer is valid once
+ * leadership is confirmed and a second execution gives the same. Otherwise the
+ * entry says what was found and what is to be done: applying it compares, and
+ * does all of it or nothing. If a key has changed meanwhile, the command is
+ * executed again, on a state in which another client has succeeded.
  *
- * So a script, however it goes about it, is one entry and one decision, and
- * who applies the entry needs to know nothing of scripts.
+ * So a script, whatever it does, is one entry and one decision, and a node that
+ * applies the entry needs to know nothing of scripts.
  *
- * A key is a lock held by a session of its own (rule 18): its lease is 1.25 PX
- * + 5 ms, since those clients trust the whole PX of their own clock. PTTL tells
- * 0.8 of what is left. Each renewal is a heartbeat that stands in the log: the
- * deadline moves on receipt, and a session that has been doomed meanwhile is no
- * success. */
+ * A key is a lock held by a session of its own (rule 18). Its lease is 1.25 PX
+ * + 5 ms, because those clients trust the whole PX of their own clock. PTTL
+ * returns 0.8 of what is left. Each renewal is a heartbeat that is logged: the
+ * deadline moves on receipt, and a session that became doomed meanwhile is not
+ * a success. */
 
 #include <stdio.h>
 #include <string.h>
@@ -37,22 +37,22 @@
 #include "core/state.h"
 #include "lockfsm/user/access.h"
 
-/* How often the decision may be made again because the keys have changed before
- * its entry was applied. Each time another client has succeeded. */
+/* How often the decision is repeated because the keys changed before its entry
+ * was applied. Each time another client has succeeded. */
 #define TRIES_MAX 32
 
-/* What carrying out a request has led to. */
+/* The outcome of executing a request. */
 struct finding {
     struct redis_keys keys;
     struct value answer;
     bool is_missed;      /* A watched key has changed, so EXEC does nothing. */
-    enum core_word word; /* WORD_NONE: it can be done; else why not: */
+    enum core_word word; /* WORD_NONE: it can be done; otherwise why not: */
     char error[SCRIPT_WHY_SIZE];
 };
 
 /* --- Arguments ------------------------------------------------------------ */
 
-/* Notes which of the arguments are keys. */
+/* Records which of the arguments are keys. */
 static bool take_keys(struct call *call, struct resp_writer *writer,
                       uint32_t first, uint32_t count)
 {
@@ -81,14 +81,14 @@ bool redis_keys_parse(struct call *call, struct resp_writer *writer)
 
 bool redis_set_parse(struct call *call, struct resp_writer *writer)
 {
-    /* The bounds on the sizes of new values look at this option. */
+    /* The bounds on the sizes of new values check this option. */
     call->given |= UINT64_C(1) << OPTION_VALUE;
     call->text[OPTION_VALUE] = call->argument[2];
     return take_keys(call, writer, 1, 1);
 }
 
-/* Arguments: the text, the number of keys, the keys, and further arguments.
- * EVALSHA comes here, too, if its text is not known. */
+/* Arguments: the text, the number of keys, the keys, and further arguments. An
+ * EVALSHA with an unknown text is parsed here, too. */
 bool redis_eval_parse(struct call *call, struct resp_writer *writer)
 {
     uint64_t count;
@@ -128,10 +128,10 @@ bool redis_exec_parse(struct call *call, struct resp_writer *writer)
     return take_keys(call, writer, 2, (uint32_t)count);
 }
 
-/* --- Carrying out --------------------------------------------------------- */
+/* --- Execution ------------------------------------------------------------ */
 
-/* Refuses; an error about the arguments is told with the command's name by
- * request_refuse(). */
+/* Refuses; request_refuse() adds the command's name to an error about the
+ * arguments. */
 static void commands_fail(struct finding *finding, enum core_word word,
                           const char *what, const char *why)
 {
@@ -141,8 +141,8 @@ static void commands_fail(struct finding *finding, enum core_word word,
              is_named ? "" : what, is_named ? "" : ": ", why);
 }
 
-/* Fails a single command. An error about the type of a key keeps Redis' own
- * code and words. */
+/* Fails a single command. An error about the type of a key keeps Redis's own
+ * code and text. */
 static void fail_command(struct finding *finding, const char *what,
                          const char *why)
 {
@@ -184,7 +184,7 @@ static void run_script(struct core *core, const struct call *call,
         .data = &finding->keys,
         .call_steps = &finding->keys.steps,
     };
-    /* redis_eval_parse() has made sure. */
+    /* redis_eval_parse() has checked this. */
     CHECK(call->count >= 3 + call->name_count);
     finding->keys.is_script = true;
     finding->keys.declared = call->names;
@@ -228,7 +228,7 @@ static void commands_begin(struct core *core, const struct request *request,
 static bool are_as_watched(const struct call *call, struct finding *finding)
 {
     const struct bytes *version = call->names + call->name_count;
-    /* redis_exec_parse() has made sure. */
+    /* redis_exec_parse() has checked this. */
     CHECK(call->count >= 2 + 2 * call->name_count);
     for (uint32_t i = 0; i < call->name_count; i++) {
         uint64_t then, now;
@@ -249,8 +249,8 @@ static bool are_as_watched(const struct call *call, struct finding *finding)
     return true;
 }
 
-/* Runs the commands that MULTI queued, one after the other. If one of them
- * cannot be done, none is done, unlike in Redis. */
+/* Runs the commands that MULTI has queued, one after the other. If one of them
+ * cannot be executed, none is, unlike in Redis. */
 static void run_transaction(const struct call *call, struct finding *finding)
 {
     struct redis_keys *keys = &finding->keys;
@@ -280,7 +280,7 @@ static void run_transaction(const struct call *call, struct finding *finding)
     }
 }
 
-/* The bounds of an answer. A list may stand in an answer many times, and in
+/* The bounds of an answer. A list may be in an answer many times, and in
  * itself, so the script's memory does not bound the answer. */
 #define ANSWER_VALUES_MAX 16384
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
@@ -291,12 +291,12 @@ struct answer_size {
     size_t bytes;
 };
 
-/* Takes the size of a value off what is left for the answer; false if too
+/* Subtracts the size of a value from what is left for the answer; false if too
  * little is left. */
 static bool take_size(const struct value *value, uint32_t depth,
                       struct answer_size *left)
 {
-    CHECK(value->type <= VALUE_FUNCTION); /* It was set. */
+    CHECK(value->type <= VALUE_FUNCTION); /* The value was set. */
     if (depth > ANSWER_DEPTH_MAX || left->values == 0) {
         return false;
     }
@@ -376,7 +376,7 @@ static void put_status(struct resp_writer *writer, struct bytes status,
     }
 }
 
-/* Turns what a script returns into an answer, as Redis does. */
+/* Makes an answer from what a script returns, as Redis does. */
 static void commands_put_value(struct resp_writer *writer,
                                const struct value *value, uint32_t depth)
 {
@@ -418,7 +418,7 @@ static void commands_put_value(struct resp_writer *writer,
     }
 }
 
-/* True for what a script returns as an error: it is data. */
+/* True for an error that a script returns, which is data. */
 static bool is_error(const struct value *value)
 {
     const struct value *text = value->type == VALUE_TABLE
@@ -439,8 +439,9 @@ static void commands_put_answer(struct resp_writer *writer,
 }
 
 /* The receipt of a renewal moves the deadline, so that it does not pass before
- * the entry is applied (rule 2), unless it is to be refused (rule 13). Whose it
- * is is noted: a session that is doomed until then is no success. */
+ * the entry is applied (rule 2), unless it is going to be refused (rule 13).
+ * Its session is recorded: one that becomes doomed until then is not a
+ * success. */
 static void commands_renew(struct core *core, struct request *request,
                            const struct redis_keys *keys)
 {
@@ -452,7 +453,8 @@ static void commands_renew(struct core *core, struct request *request,
             (view->key.ttl_ms == 0 && !view->key.is_durable)) {
             continue;
         }
-        /* A key that was deleted and set anew has lost its hold in the view. */
+        /* The view of a key that was deleted and set again has lost its
+         * hold. */
         (void)lockfsm_redis(core->fsm, keys->user, view->key.name, &hold);
         CHECK(hold != NULL);
         if (!session_is_refused(core->fsm, hold->session) &&
@@ -516,14 +518,14 @@ static void note_refused(struct core *core, const struct request *request,
     }
 }
 
-/* Decides on a request; 'is_current' says that the state here is the leader's
- * for sure. */
+/* Decides on a request; 'is_current': the state here is certainly the
+ * leader's. */
 static void commands_decide(struct core *core, struct request *request,
                             bool is_current)
 {
     struct finding finding;
-    /* The right is checked first: whether there is a change tells what the keys
-     * hold. */
+    /* The right is checked first: whether there is a change discloses the keys'
+     * contents. */
     if (!authorize_passes_keys(core, request, request->call, is_current)) {
         return;
     }
@@ -560,22 +562,21 @@ void redis_run(struct core *core, struct request *request)
     request->tries = 0;
     if ((request->command->flags & COMMAND_SCANS) != 0 &&
         core->turn.scan_budget == 0) {
-        read_index_enqueue(core, request); /* A later turn has time for it. */
+        read_index_enqueue(core, request); /* A later turn has budget for it. */
     } else {
         commands_decide(core, request, false);
     }
 }
 
-/* Goes on with the request when leadership is confirmed. */
+/* Continues the request when leadership is confirmed. */
 void redis_read(struct core *core, struct request *request)
 {
-    /* A request that waits to be read keeps its call. */
+    /* A request that waits for a read keeps its call. */
     CHECK(request->call != NULL);
     commands_decide(core, request, true);
 }
 
-/* Answers the versions of the keys, for the node that was asked
- * (transaction.h). */
+/* Answers the versions of the keys to the asked node (transaction.h). */
 void redis_watch_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
@@ -613,8 +614,8 @@ static bool is_doomed(struct core *core, const struct request *request)
     return false;
 }
 
-/* Answers when the entry is applied. What was decided then holds at this very
- * moment, and at this moment the node leads. */
+/* Answers when the entry is applied. The decision is valid at this moment, in
+ * which this node leads. */
 void redis_reply(struct core *core, struct request *request,
                  const struct result *result)
 {
@@ -623,8 +624,8 @@ void redis_reply(struct core *core, struct request *request,
     request->outcome.has_changed = result->count > 0 &&
                                    !request->answer_is_error;
     if (result->count > 0 && is_doomed(core, request)) {
-        /* Its client would take success for a lease, and a second try would do
-         * it twice. */
+        /* The client would take success for a lease, and a retry would have the
+         * effect twice. */
         request_fail(core, request, WORD_UNKNOWN,
                      BYTES_LITERAL("done, but its lease ends"));
         return;
@@ -635,8 +636,9 @@ void redis_reply(struct core *core, struct request *request,
         request_done(core, request);
         return;
     }
-    /* The entry found other keys than were expected, and did nothing. An
-     * earlier leader's entry may be why, so what that did stays open. */
+    /* The entry found other keys than expected, and did nothing. An earlier
+     * leader's entry may be the reason, so whether that one had the effect
+     * stays open. */
     request->effect.own = false;
     if (++request->tries < TRIES_MAX) {
         commands_decide(core, request, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Commands on keys of any type, on their times, and on none. */
+/* Commands on keys of any type, on their times, and without keys. */
 
 #include "base/check.h"
 #include "core/redis/views.h"
@@ -68,7 +68,7 @@ static bool do_ttl(struct key_call *call)
     return answer_number(call, left);
 }
 
-/* True if the option behind EXPIRE (NX, XX, GT or LT) permits the new end. */
+/* True if the option after EXPIRE (NX, XX, GT or LT) permits the new end. */
 static bool expire_applies(struct redis_keys *keys,
                            const struct redis_view *view,
                            const struct bytes *option, uint32_t count,
@@ -87,9 +87,9 @@ static bool expire_applies(struct redis_keys *keys,
     return applies;
 }
 
-/* EXPIRE and its like; the variant is an enum time_form. A time that is over
- * deletes the key if a script says so, as in Redis; of a command of its own it
- * is a mistake. */
+/* EXPIRE and its siblings; the variant is an enum time_form. A time that is
+ * over deletes the key in a script, as in Redis; in a separate command it is an
+ * error. */
 static bool do_expire(struct key_call *call)
 {
     const struct bytes *option = &call->argument[3];
@@ -158,7 +158,7 @@ static bool do_del(struct key_call *call)
 }
 
 /* RENAME moves the value to the new key, with what is left of its time. A
- * script must have looked at both keys, as before DEL. */
+ * script must have read both keys, as before DEL. */
 static bool do_rename(struct key_call *call)
 {
     struct redis_view *from, *to;
@@ -197,8 +197,7 @@ static bool do_rename(struct key_call *call)
     return answer_ok(call);
 }
 
-/* TIME answers with seconds, and with microseconds of the second that has
- * begun. */
+/* TIME answers seconds, and the microseconds of the current second. */
 static bool do_time(struct key_call *call)
 {
     struct redis_keys *keys = call->keys;
@@ -210,9 +209,9 @@ static bool do_time(struct key_call *call)
     return true;
 }
 
-/* PUBLISH channel message: told to who has subscribed if the run changes
- * something, as a release does. How many they are nobody knows here. hasp's own
- * channels tell of hasp's events alone. */
+/* PUBLISH channel message: sent to the subscribers if the run changes
+ * something, as a release does. This node does not know how many there are.
+ * hasp's own channels carry only hasp's events. */
 static bool do_publish(struct key_call *call)
 {
     struct redis_keys *keys = call->keys;

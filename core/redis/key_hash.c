@@ -13,7 +13,7 @@ hash_key_find_field(const struct redis_view *view, struct bytes field)
     return place < view->members.count ? &view->members.member[place] : NULL;
 }
 
-/* False, with the error, if the hash has no room. */
+/* False, with the error, if the hash has no space. */
 static bool set_field(struct key_call *call, struct bytes field,
                       struct bytes value)
 {
@@ -34,7 +34,7 @@ static bool set_field(struct key_call *call, struct bytes field,
     return view_edited(call, view, member == NULL);
 }
 
-/* A field that is not there has the value nil. */
+/* A missing field has the value nil. */
 static struct value value_of_field(const struct collection_member *member)
 {
     return member != NULL ? value_of_text(member->value) : value_of_bool(false);
@@ -72,7 +72,7 @@ static bool do_hmget(struct key_call *call)
 
 enum told { TOLD_FIELDS = 1, TOLD_VALUES = 2 };
 
-/* HKEYS, HVALS and HGETALL; the variant says what is shown. */
+/* HKEYS, HVALS and HGETALL; the variant says which parts are returned. */
 static bool do_hgetall(struct key_call *call)
 {
     const struct collection *hash = &call->view->members;

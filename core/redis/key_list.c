@@ -28,7 +28,7 @@ static bool do_push(struct key_call *call)
         return false;
     }
     for (uint32_t i = 2; i < call->count; i++) {
-        /* One that comes in front moves all others. */
+        /* An item at the front moves all others. */
         if (!view_spend(call, end == END_LEFT ? view->members.count : 0)) {
             return false;
         }
@@ -44,7 +44,7 @@ static bool do_pushx(struct key_call *call)
     return call->view->is_there ? do_push(call) : answer_number(call, 0);
 }
 
-/* Takes the item at one end off a list that has items. */
+/* Removes and returns the item at one end of a list that has items. */
 static struct bytes list_key_take(struct redis_view *view, enum end end)
 {
     struct collection *list = &view->members;
@@ -103,7 +103,7 @@ static bool list_key_move(struct key_call *call, enum end from_end,
     if (from == to && from->members.count == 1) {
         return answer_text(call, from->members.member[0].name);
     }
-    /* A list with items is there. */
+    /* A list with items exists. */
     CHECK(from->is_there && !view_is_foreign(from));
     struct bytes item = list_key_take(from, from_end);
     call->keys->steps++;
@@ -133,8 +133,8 @@ static bool do_lmove(struct key_call *call)
     return list_key_move(call, end[0], end[1]);
 }
 
-/* Reads the place for LINDEX and LSET, where the list may have no item; a
- * negative place counts from the end. */
+/* Parses the index of LINDEX and LSET, for a list that may have no item there;
+ * a negative index counts from the end. */
 static bool list_key_take_place(struct key_call *call, int64_t *ret_place)
 {
     if (!view_take_integer(call, 2, ret_place)) {

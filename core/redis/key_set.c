@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Commands on sets. Their members stand in the order in which they came. */
+/* Commands on sets. Members are in the order in which they were added. */
 
 #include "base/check.h"
 #include "core/redis/views.h"
@@ -22,7 +22,8 @@ static bool do_sadd(struct key_call *call)
                 &(struct collection_member){.name = call->argument[i]});
         }
     }
-    CHECK(set->count >= before); /* Else the difference would wrap around. */
+    /* Otherwise the difference would wrap around. */
+    CHECK(set->count >= before);
     uint32_t added = set->count - before;
     return view_edited(call, call->view, added > 0) &&
            answer_number(call, added);

@@ -74,7 +74,7 @@ static bool find_form(struct bytes word, enum time_form *ret_form)
     return false;
 }
 
-/* Reads a time to live, which must not be over. */
+/* Parses a time to live, which must not be over. */
 static bool read_px(struct key_call *call, struct bytes text,
                     enum time_form form, struct set_options *options)
 {
@@ -124,11 +124,11 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
     return true;
 }
 
-/* True if the key is as the options demand. */
+/* True if the key meets the options. */
 static bool set_applies(struct redis_keys *keys, struct redis_view *view,
                         const struct set_options *options, struct bytes value)
 {
-    /* read_set_options() lets only one of them pass. */
+    /* read_set_options() accepts only one of them. */
     CHECK(options->is_nx + options->is_xx + options->has_expected <= 1);
     if (options->is_nx) {
         bool is_repeated = !keys->is_script && !options->is_fresh &&
@@ -177,7 +177,7 @@ static bool do_set(struct key_call *call)
            text_set(call, call->argument[1], call->argument[2], &options);
 }
 
-/* SETEX and PSETEX, whose time stands before the value. The variant is an enum
+/* SETEX and PSETEX, whose time precedes the value. The variant is an enum
  * time_form. */
 static bool do_setex(struct key_call *call)
 {
@@ -222,7 +222,7 @@ static bool do_mset(struct key_call *call)
 }
 
 /* DELIFEQ key value (Valkey 9) and DELEX key IFEQ value (Redis 8.4); the
- * variant is where the value stands. */
+ * variant is the index of the value. */
 static bool do_delex(struct key_call *call)
 {
     struct redis_view *view;
@@ -286,7 +286,7 @@ static bool do_incr(struct key_call *call)
     return answer_number(call, old + by);
 }
 
-/* Reads the place of a bit; 0 is the highest bit of the first byte. */
+/* Parses the place of a bit; 0 is the highest bit of the first byte. */
 static bool take_bit(struct key_call *call, int64_t *ret_place)
 {
     return (view_integer(call->argument[2], ret_place) && *ret_place >= 0 &&

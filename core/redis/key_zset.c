@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Commands on sorted sets, of which semaphores and queues of waiters are made.
- */
+/* Commands on sorted sets, from which semaphores and queues of waiters are
+ * made. */
 
 #include <math.h>
 
@@ -23,7 +23,8 @@ static struct value value_of_score(struct redis_keys *keys, double score)
 
 static bool answer_score(struct key_call *call, double score)
 {
-    CHECK(!isnan(score)); /* A sum that is no number is refused, or made 0. */
+    /* A sum that is not a number is refused, or becomes 0. */
+    CHECK(!isnan(score));
     return view_answer(call, value_of_score(call->keys, score));
 }
 
@@ -36,7 +37,7 @@ struct add_options {
     bool increments;
 };
 
-/* Returns where the first score stands. */
+/* Returns the index of the first score. */
 static uint32_t read_add_options(const struct bytes *argument, uint32_t count,
                                  struct add_options *options)
 {
@@ -66,7 +67,7 @@ static uint32_t read_add_options(const struct bytes *argument, uint32_t count,
 static bool may_set(const struct add_options *options,
                     const struct collection_member *member, double score)
 {
-    /* A score that is no number has no place in the order. */
+    /* A score that is not a number has no place in the order. */
     CHECK(!isnan(score));
     if (member == NULL) {
         return !options->is_xx;
@@ -87,7 +88,7 @@ static bool set_score(struct key_call *call, struct bytes name, double score,
                       const struct add_options *options, struct added *added)
 {
     struct collection *zset = &call->view->members;
-    /* It is looked for, and its place, and those behind it are moved. */
+    /* Finding the member and its place, and moving those after it. */
     if (!view_spend(call, 2 * zset->count)) {
         return false;
     }
@@ -117,7 +118,7 @@ static bool set_score(struct key_call *call, struct bytes name, double score,
     return true;
 }
 
-/* Sets the scores and members from 'at' on; 'added' gets what was done. */
+/* Sets the scores and members from 'at' on; 'added' receives what was done. */
 static bool zset_key_add(struct key_call *call, uint32_t at,
                          const struct add_options *options, struct added *added)
 {
@@ -131,7 +132,7 @@ static bool zset_key_add(struct key_call *call, uint32_t at,
     }
     for (uint32_t i = at; i < call->count; i += 2) {
         if (!read_score(call, argument[i], &score)) {
-            return false; /* Nothing is done if one score is wrong. */
+            return false; /* A wrong score prevents all changes. */
         }
     }
     if (options->is_xx && !call->view->is_there) {
@@ -186,7 +187,7 @@ static bool do_zincrby(struct key_call *call)
 
 /* --- Ranges --------------------------------------------------------------- */
 
-/* Reads a bound; "(5" excludes 5 itself. */
+/* Parses a bound; "(5" excludes 5 itself. */
 static bool read_bound(struct key_call *call, struct bytes text,
                        double *ret_score, bool *ret_is_open)
 {
@@ -199,7 +200,7 @@ static bool read_bound(struct key_call *call, struct bytes text,
 }
 
 /* The members whose scores are from 'min' to 'max', as the first place and the
- * one behind the last. */
+ * one after the last. */
 static bool range_by_score(struct key_call *call, struct bytes min,
                            struct bytes max, uint32_t *ret_from,
                            uint32_t *ret_to)
@@ -231,7 +232,7 @@ struct range_options {
     bool is_reverse;
     bool with_scores;
     int64_t skip;
-    int64_t most; /* Negative for all. */
+    int64_t most; /* Negative: all. */
 };
 
 static bool read_range_options(struct key_call *call,
@@ -289,8 +290,7 @@ static bool tell_range(struct key_call *call, uint32_t from, uint32_t to,
 
 enum range_kind { RANGE_REVERSE = 1, RANGE_BY_SCORE = 2 };
 
-/* ZRANGE and its siblings; the variant says what the command's name stands for.
- */
+/* ZRANGE and its siblings; the variant is what the command's name implies. */
 static bool do_zrange(struct key_call *call)
 {
     struct range_options options = {
@@ -319,7 +319,7 @@ static bool do_zrange(struct key_call *call)
     return tell_range(call, from, to, &options);
 }
 
-/* Reads the range of ZREMRANGEBYSCORE, ZREMRANGEBYRANK and ZCOUNT. */
+/* Parses the range of ZREMRANGEBYSCORE, ZREMRANGEBYRANK and ZCOUNT. */
 static bool take_range(struct key_call *call, uint32_t *ret_from,
                        uint32_t *ret_to)
 {
@@ -365,7 +365,7 @@ static bool do_zpop(struct key_call *call)
     return count == 0 || view_edited(call, call->view, true);
 }
 
-/* --- Of several keys ------------------------------------------------------ */
+/* --- Commands on several keys --------------------------------------------- */
 
 enum aggregate { AGGREGATE_SUM, AGGREGATE_MIN, AGGREGATE_MAX };
 
@@ -429,7 +429,7 @@ static bool read_aggregate(struct bytes word, enum aggregate *ret)
     return false;
 }
 
-/* Reads the arguments behind the name of the new key. */
+/* Parses the arguments after the name of the new key. */
 static bool read_combination(struct key_call *call,
                              struct combination *ret_combination)
 {
@@ -472,8 +472,8 @@ static bool read_combination(struct key_call *call,
 }
 
 /* Adds a member of one source to the result. For an intersection only the
- * members of the first source are tried, and one that another source lacks is
- * left out. */
+ * members of the first source are tried, and a member that another source lacks
+ * is omitted. */
 static void combine_member(struct redis_keys *keys,
                            struct combination *combination, uint32_t source,
                            const struct collection_member *member,
@@ -500,7 +500,7 @@ static void combine_member(struct redis_keys *keys,
         &(struct collection_member){.name = member->name, .score = score});
 }
 
-/* Counts the steps; false, with the error, if the command would hold up other
+/* Counts the steps; false, with the error, if the command would delay other
  * clients. */
 static bool take_steps(struct key_call *call,
                        const struct combination *combination)
@@ -518,8 +518,8 @@ static bool take_steps(struct key_call *call,
     return true;
 }
 
-/* Stores the result in the place of what the key held, whose time to live goes,
- * too. */
+/* Stores the result and replaces what the key held, including its time to
+ * live. */
 static bool store_result(struct key_call *call, struct bytes name,
                          const struct collection *result)
 {
@@ -556,7 +556,7 @@ static bool do_zstore(struct key_call *call)
     return store_result(call, call->argument[1], &combination.result);
 }
 
-/* --- Questions ------------------------------------------------------------ */
+/* --- Reads ---------------------------------------------------------------- */
 
 static bool do_zscore(struct key_call *call)
 {

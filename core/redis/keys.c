@@ -51,8 +51,8 @@ bool redis_keys_call(void *data, const struct bytes *argument, uint32_t count,
            command->run(&call);
 }
 
-/* The version is the token of the value, 0 if the key is free; that of another
- * user's value is marked. */
+/* The version is the token of the value, 0 if the key is free; the version of
+ * another user's value is marked. */
 bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
                       uint64_t *ret_version)
 {
@@ -79,7 +79,7 @@ bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
     return true;
 }
 
-/* --- The end -------------------------------------------------------------- */
+/* --- The result ----------------------------------------------------------- */
 
 static enum redis_change change_of(const struct redis_view *view)
 {
@@ -104,8 +104,8 @@ static bool keys_is_taken(const struct redis_view *view)
     return view->key.change == REDIS_SET && view->key.was == REDIS_FREE;
 }
 
-/* True if some new values have a lease and others are without end: they share
- * one session, which is one or the other. */
+/* True if some new values have a lease and others are durable: they share one
+ * session, which is one or the other. */
 static bool takes_both(const struct redis_keys *keys)
 {
     uint32_t taken = 0, durable = 0;
@@ -118,7 +118,7 @@ static bool takes_both(const struct redis_keys *keys)
     return durable > 0 && durable < taken;
 }
 
-/* Encodes the members of a value that is no string; false with keys->error. */
+/* Encodes the members of a collection; false with keys->error. */
 static bool write_members(struct redis_keys *keys, struct redis_view *view)
 {
     if (view->type == KEY_TEXT || !view->has_members) {

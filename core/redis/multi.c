@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* MULTI, DISCARD, UNWATCH. EXEC is decided as a script is (commands.c). */
+/* MULTI, DISCARD, UNWATCH. EXEC is decided like a script (commands.c). */
 
 #include "base/check.h"
 #include "core/commands/commands.h"

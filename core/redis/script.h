@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Scripts of Redis clients: the part of Lua 5.1 in which lock scripts are
- * written, parsed and carried out within bounds.
+ * written, parsed and run within bounds.
  *
- * What there is: local variables, local functions at the outermost level, if,
+ * Supported: local variables, local functions at the outermost level, if,
  * while, repeat, for (numbers; ipairs and pairs), do, break, return; all
  * operators but '^'; strings in every notation, and their methods; lists and
  * tables with names; KEYS, ARGV; the functions of script_library.c. A local
- * variable may be another name for one of these. What there is not is refused
- * by an error that names it and its line: globals, functions within blocks
- * (which would be closures), other libraries.
+ * variable may be another name for one of these. Anything else is refused by an
+ * error that names it and its line: globals, functions within blocks (which
+ * would be closures), other libraries.
  *
- * A script can do nothing but ask 'call': it has no clock, and no memory of its
- * own. Where it differs from Lua is in refusing. Source: Lua 5.1 Reference
- * Manual, sections 2 and 5; redis.io, "Redis Lua API reference".
+ * A script can only use 'call': it has no clock, and no memory of its own. It
+ * differs from Lua only in what it refuses. Source: Lua 5.1 Reference Manual,
+ * sections 2 and 5; redis.io, "Redis Lua API reference".
  *
- * Memory is the arena's. Threads: none of it is shared. */
+ * Memory is the arena's. Threads: nothing is shared. */
 
 #ifndef HASP_CORE_REDIS_SCRIPT_H
 #define HASP_CORE_REDIS_SCRIPT_H
@@ -26,18 +26,19 @@
 #include "base/bytes.h"
 #include "lockfsm/store/arena.h"
 
-/* Bounds. The longest lock script that is known has 3 KiB and 400 nodes. */
+/* Bounds. The longest known lock script has 3 KiB and 400 nodes. */
 #define SCRIPT_NODES_MAX 2048
-#define SCRIPT_DEPTH_MAX 100  /* Of blocks and expressions in each other. */
-#define SCRIPT_LOCALS_MAX 100 /* Of a function, or of the rest. */
-#define SCRIPT_CALLS_MAX 16   /* Functions that call each other. */
+#define SCRIPT_DEPTH_MAX 100  /* Nested blocks and expressions. */
+#define SCRIPT_LOCALS_MAX 100 /* In a function, or outside of functions. */
+#define SCRIPT_CALLS_MAX 16   /* Nested calls of functions. */
 #define SCRIPT_ALIASES_MAX \
     16 /* Names like 'rcall' in local rcall = redis.call. */
-/* Nodes that one run comes to, and as many for each SCRIPT_STEP_SIZE bytes of
+/* Nodes that one run executes, and as many for each SCRIPT_STEP_SIZE bytes of
  * text that it compares: about a quarter of a millisecond. */
 #define SCRIPT_STEPS_MAX 5000
 #define SCRIPT_STEP_SIZE 32
-#define SCRIPT_MEMORY_MAX ((size_t)1 << 18) /* Bytes that one run makes. */
+#define SCRIPT_MEMORY_MAX ((size_t)1 << 18) /* Bytes that one run allocates. \
+                                             */
 
 enum value_type {
     VALUE_NIL,
@@ -60,7 +61,7 @@ struct value {
     const struct script_node *function;
 };
 
-/* A list from 1 on without gaps, and a few named fields beside it. */
+/* A list from 1 on without gaps, and a few named fields. */
 struct value_table {
     struct value *item;
     uint32_t count;
@@ -73,7 +74,7 @@ struct value_table {
     } * fields;
 };
 
-/* Why not: "line 3: ...". */
+/* The reason: "line 3: ...". */
 #define SCRIPT_ERROR_SIZE 200
 struct script_error {
     char text[SCRIPT_ERROR_SIZE];
@@ -84,8 +85,8 @@ struct script {
     uint32_t local_count;
 };
 
-/* What redis.call does. False: 'ret' is the text of an error, which ends the
- * script unless it was redis.pcall that asked. */
+/* The function redis.call. False: 'ret' is the text of an error, which ends the
+ * script unless redis.pcall was used. */
 typedef bool script_call_fn(void *data, const struct bytes *argument,
                             uint32_t count, struct value *ret);
 
@@ -97,20 +98,19 @@ struct script_run {
     uint32_t argument_count;
     script_call_fn *call;
     void *data;
-    const uint32_t *call_steps; /* That 'call' has taken so far. */
-    uint32_t steps;             /* That it took, set when it is over. */
+    const uint32_t *call_steps; /* Steps that 'call' has used so far. */
+    uint32_t steps;             /* Steps that the run used, set at its end. */
 };
 
 /* True if 'call' has a command of this name. */
 typedef bool script_known_fn(struct bytes name);
 
-/* False with the error: it is no script, or not one of this part of Lua, or it
- * names a command that is not known. Names and strings are borrowed from
- * 'text'. */
+/* False with the error: it is not a script in this part of Lua, or it names an
+ * unknown command. Names and strings are borrowed from 'text'. */
 bool script_parse(struct bytes text, struct arena *arena,
                   script_known_fn *is_known, struct script *ret_script,
                   struct script_error *error);
-/* Carries it out; '*ret' is what it returns. False with the error. */
+/* Runs it; '*ret' is what it returns. False with the error. */
 bool script_run(const struct script *script, struct script_run *run,
                 struct value *ret, struct script_error *error);
 
@@ -141,7 +141,7 @@ const struct value *value_field(const struct value_table *table,
                                 const char *name);
 void value_set_field(struct arena *arena, struct value_table *table,
                      struct bytes name, const struct value *value);
-/* {ok = text} or {err = text}, as Redis gives a status and an error. */
+/* {ok = text} or {err = text}, as Redis represents a status and an error. */
 struct value value_of_status(struct arena *arena, const char *field,
                              struct bytes text);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* cjson.decode and cjson.encode. Lists are arrays, tables with names objects,
- * an empty one is {}. There is no null, since Lua's nil would drop it. Source:
- * RFC 8259; what is escaped is what Redis' cjson escapes. */
+/* cjson.decode and cjson.encode. Lists are arrays, tables with names are
+ * objects, an empty table is {}. There is no null, because Lua's nil would drop
+ * it. Source: RFC 8259; the escaped characters are those of Redis's cjson. */
 
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static bool read_code(struct json *json, uint32_t *ret_code)
 static bool add_utf8(struct json *json, uint32_t code)
 {
     uint8_t utf8[4];
-    /* Four digits, or a pair of surrogates, give no more. */
+    /* Four digits, or a pair of surrogates, cannot give more. */
     CHECK(code < 0x110000);
     size_t size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     static const uint8_t marks[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -84,7 +84,7 @@ static bool add_utf8(struct json *json, uint32_t code)
     return text_add(&json->out, bytes_of(utf8, size));
 }
 
-/* Reads an escape behind its backslash. */
+/* Reads an escape after its backslash. */
 static bool script_json_read_escape(struct json *json)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -112,7 +112,7 @@ static bool script_json_read_escape(struct json *json)
     return add_utf8(json, code);
 }
 
-/* Reads a string behind its opening quote. */
+/* Reads a string after its opening quote. */
 static bool script_json_read_text(struct json *json, struct bytes *ret_text)
 {
     json->out = (struct text){.machine = json->machine};
@@ -193,7 +193,7 @@ static bool read_item(struct json *json, struct value_table *table)
     return true;
 }
 
-/* Reads an object or a list behind its opening bracket. */
+/* Reads an object or a list after its opening bracket. */
 static bool read_table(struct json *json, bool is_object, struct value *ret)
 {
     int end = is_object ? '}' : ']';

@@ -23,7 +23,7 @@ static bool is_space(int c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The byte 'ahead' bytes behind the present one; -1 behind the end. */
+/* The byte 'ahead' bytes after the current one; -1 after the end. */
 static int script_lex_peek(const struct lexer *lexer, size_t ahead)
 {
     size_t at = lexer->at + ahead;
@@ -43,7 +43,8 @@ static struct token script_lex_fail(struct lexer *lexer, const char *error)
     return (struct token){.type = TOKEN_END, .line = lexer->line};
 }
 
-/* At '[': how many '=' stand in an opening "[[" or "[=["; -1 if it is none. */
+/* At '[': the number of '=' in an opening "[[" or "[=["; -1 if it is not
+ * one. */
 static int long_level(const struct lexer *lexer)
 {
     size_t level = 0;
@@ -80,7 +81,7 @@ static bool read_long(struct lexer *lexer, int level, struct bytes *ret_text)
     return false;
 }
 
-/* Skips blanks and comments; false if a comment has no end. */
+/* Skips white space and comments; false if a comment has no end. */
 static bool skip_blank(struct lexer *lexer)
 {
     for (;;) {
@@ -106,7 +107,7 @@ static bool skip_blank(struct lexer *lexer)
     }
 }
 
-/* Reads an escape behind its backslash; -1 if there is no such byte. */
+/* Reads an escape after its backslash; -1 if it is invalid. */
 static int script_lex_read_escape(struct lexer *lexer)
 {
     static const char letters[] = "abfnrtv", bytes[] = "\a\b\f\n\r\t\v";
@@ -153,7 +154,7 @@ static struct token script_lex_read_text(struct lexer *lexer)
                 return script_lex_fail(lexer, "invalid escape in a string");
             }
         }
-        /* An escape takes more bytes than the byte it stands for. */
+        /* An escape has more bytes than the byte that it encodes. */
         CHECK(size < left_size);
         if (out != NULL) {
             out[size] = (uint8_t)c;

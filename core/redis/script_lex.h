@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The words of a script. */
+/* The tokens of a script. */
 
 #ifndef HASP_CORE_REDIS_SCRIPT_LEX_H
 #define HASP_CORE_REDIS_SCRIPT_LEX_H
@@ -12,7 +12,7 @@ enum token_type {
     TOKEN_NAME,
     TOKEN_TEXT,
     TOKEN_NUMBER,
-    TOKEN_MARK /* A key word or a sign. */
+    TOKEN_MARK /* A keyword or an operator. */
 };
 
 struct token {
@@ -22,17 +22,17 @@ struct token {
     double number;
 };
 
-/* Stands behind the token that was read last. */
+/* Its position is after the token that was read last. */
 struct lexer {
     struct bytes text;
     size_t at;
     uint32_t line;
     struct arena *arena;
-    const char *error; /* Static; once set there is nothing but TOKEN_END. */
+    const char *error; /* Static; once it is set, only TOKEN_END follows. */
 };
 
 struct token lexer_next(struct lexer *lexer);
-/* Reads the whole of 'text' as Lua reads a number; false: it is none. */
+/* Parses all of 'text' as Lua parses a number; false if it is not one. */
 bool text_to_number(struct bytes text, double *ret_number);
 
 #endif /* HASP_CORE_REDIS_SCRIPT_LEX_H */

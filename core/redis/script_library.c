@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The functions that scripts have: those of Redis, and of Lua what lock scripts
+/* The functions of scripts: those of Redis, and those of Lua that lock scripts
  * use. Source: Lua 5.1 Reference Manual, section 5. */
 
 #include <ctype.h>
@@ -17,7 +17,7 @@
 /* The arguments and the result of a call, whose node is machine->node. */
 struct builtin_call {
     struct script_machine *machine;
-    /* Has at least as many as the function's row demands. */
+    /* It has at least as many items as the function's row demands. */
     const struct value_table *list;
     struct value *ret; /* nil until it is set. */
 };
@@ -44,7 +44,7 @@ static struct value script_library_nil(void)
 
 /* --- Arguments ------------------------------------------------------------ */
 
-/* Reads the argument 'at' as a number; 'otherwise' if it is left out. */
+/* Reads the argument 'at' as a number; 'otherwise' if it is omitted. */
 static bool script_library_take_number(const struct builtin_call *call,
                                        uint32_t at, double otherwise,
                                        double *ret_number)
@@ -59,7 +59,7 @@ static bool script_library_take_number(const struct builtin_call *call,
                         value_type_name(&call->list->item[at]));
 }
 
-/* Likewise, for a number that becomes a place, which 0/0 and 1/0 do not. */
+/* The same for a number that becomes an index, which 0/0 and 1/0 cannot. */
 static bool script_library_take_place(const struct builtin_call *call,
                                       uint32_t at, double otherwise,
                                       double *ret_place)
@@ -88,7 +88,7 @@ static bool script_library_take_text(const struct builtin_call *call,
     return true;
 }
 
-/* The first argument; NULL, with an error, if it is no table. */
+/* The first argument; NULL, with an error, if it is not a table. */
 static struct value_table *take_table(const struct builtin_call *call)
 {
     if (call->list->item[0].type != VALUE_TABLE) {
@@ -100,7 +100,7 @@ static struct value_table *take_table(const struct builtin_call *call)
     return call->list->item[0].table;
 }
 
-/* --- Texts that are made -------------------------------------------------- */
+/* --- Building texts ------------------------------------------------------- */
 
 bool text_add(struct text *text, struct bytes more)
 {
@@ -350,7 +350,7 @@ static bool script_library_add_item(const struct builtin_call *call,
                                     struct text *text,
                                     const struct format_item *item, uint32_t at)
 {
-    /* Room for 309 digits, or for FORMAT_WIDTH_MAX, and for as many behind the
+    /* Space for 309 digits, or for FORMAT_WIDTH_MAX, and for as many after the
      * point. */
     char shown[512];
     struct bytes word = {NULL, 0};
@@ -425,7 +425,7 @@ static bool find_next(const struct builtin_call *call, struct bytes text,
     if (!machine_step(call->machine)) {
         return false; /* No step is left. */
     }
-    /* Else the difference would wrap around. */
+    /* Otherwise the difference would wrap around. */
     CHECK(taken < SCRIPT_STEPS_MAX);
     *ret_found = pattern_find(text, pattern, from, &call->machine->steps,
                               SCRIPT_STEPS_MAX - taken, ret_match);
@@ -455,7 +455,7 @@ static struct value capture_of(struct bytes text,
                : value_of_text(bytes_of(text.data + from, size));
 }
 
-/* True if string.find() searches for the pattern as it stands. */
+/* True if string.find() searches for the pattern as plain text. */
 static bool is_plain(const struct value_table *list, struct bytes pattern)
 {
     if (list->count > 3 && value_is_true(&list->item[3])) {
@@ -475,7 +475,7 @@ static bool find_plain(const struct builtin_call *call, struct bytes text,
                        struct pattern_match *ret_match, bool *ret_found)
 {
     *ret_match = (struct pattern_match){.count = 0};
-    CHECK(from <= text.size); /* run_find() has made sure. */
+    CHECK(from <= text.size); /* run_find() has checked this. */
     *ret_found = false;
     for (; from + word.size <= text.size && !*ret_found; from++) {
         if (!machine_step(call->machine)) {
@@ -528,7 +528,7 @@ static bool run_find(const struct builtin_call *call)
     return true;
 }
 
-/* Adds the replacement of a match, in which %0 to %9 stand for its captures. */
+/* Adds the replacement of a match, in which %0 to %9 are its captures. */
 static bool add_replacement(struct text *out, struct bytes text,
                             struct bytes with,
                             const struct pattern_match *match)
@@ -592,7 +592,7 @@ static bool run_gsub(const struct builtin_call *call)
             return false;
         }
         at = match.to;
-        /* The match was empty, so one character stays. */
+        /* The match was empty, so one character is kept. */
         if (match.to == match.from) {
             if (at < text.size &&
                 !text_add(&out, bytes_of(text.data + at, 1))) {
@@ -667,8 +667,8 @@ static bool run_unpack(const struct builtin_call *call)
     return true;
 }
 
-/* Runs next(list), by which scripts ask whether a table has anything: gives the
- * first item, else a field, with its place or name. */
+/* Runs next(list), with which scripts check whether a table is empty: returns
+ * the first item, or else a field, with its index or name. */
 static bool run_next(const struct builtin_call *call)
 {
     const struct value_table *table = take_table(call);
@@ -704,7 +704,7 @@ static bool run_insert(const struct builtin_call *call)
     return to != NULL && machine_add(call->machine, to, &call->list->item[1]);
 }
 
-/* Runs table.remove(list, place); without a place the last item goes. */
+/* Runs table.remove(list, place); without a place it removes the last item. */
 static bool run_remove(const struct builtin_call *call)
 {
     struct value_table *from = take_table(call);
@@ -783,7 +783,7 @@ static bool run_nothing(const struct builtin_call *call)
     return script_library_give(call, value_of_bool(true));
 }
 
-/* --- All ------------------------------------------------------------------ */
+/* --- The table ------------------------------------------------------------ */
 
 static const struct {
     struct library_function what;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What script_parse.c makes and script_run.c walks. */
+/* The nodes that script_parse.c makes and script_run.c executes. */
 
 #ifndef HASP_CORE_REDIS_SCRIPT_NODE_H
 #define HASP_CORE_REDIS_SCRIPT_NODE_H
@@ -14,18 +14,19 @@ enum node_kind {
     NODE_TRUE,
     NODE_NUMBER,
     NODE_TEXT,
-    NODE_LOCAL, /* number: its slot; is_outer: of the script, not of the
-                   function at hand. */
+    /* number: its slot; is_outer: of the script, not of the current
+     * function. */
+    NODE_LOCAL,
     NODE_KEYS,
     NODE_ARGV,
     NODE_TABLE,     /* a: NODE_FIELDs. */
-    NODE_FIELD,     /* a: value; text: its name, or none. */
+    NODE_FIELD,     /* a: value; text: its name, or empty. */
     NODE_INDEX,     /* a[b]. */
     NODE_BUILTIN,   /* op: enum builtin; a: arguments. */
     NODE_CALL,      /* a: the function; b: arguments. */
     NODE_PROTECTED, /* a: a call, whose error is a result: pcall(). */
     NODE_FUNCTION,  /* number: parameters; slots; a: body. */
-    NODE_FIRST,     /* (a): of several results the first. */
+    NODE_FIRST,     /* (a): only the first of several results. */
     NODE_UNARY,     /* op a. */
     NODE_BINARY,    /* a op b. */
     NODE_AND,
@@ -34,7 +35,7 @@ enum node_kind {
     NODE_ASSIGN, /* a: targets = b: values. A local is nil without. */
     NODE_IF,     /* a: condition; b: block; c: block, or NULL. */
     NODE_WHILE,  /* a: condition; b: block. */
-    NODE_REPEAT, /* a: condition, seen from b: block. */
+    NODE_REPEAT, /* a: condition, which sees the variables of b: block. */
     NODE_COUNT, /* for: number: slot; a: from, to and perhaps step; b: block. */
     NODE_EACH,  /* for: number: slot of the index, the item's is the next; a:
                    the list; b: block; op: with the fields (pairs). */
@@ -102,18 +103,18 @@ enum builtin {
 };
 
 struct script_node {
-    uint8_t kind; /* enum node_kind. */
-    uint8_t op;   /* enum operator or builtin. */
+    uint8_t kind; /* An enum node_kind. */
+    uint8_t op;   /* An enum operator or builtin. */
     bool is_outer;
-    uint16_t slots; /* Of a function: its locals. */
+    uint16_t slots; /* A function's: its locals. */
     uint32_t line;
     double number;
     struct bytes text;
     struct script_node *a, *b, *c;
-    struct script_node *next; /* In its block or list. */
+    struct script_node *next; /* The next in its block or list. */
 };
 
-/* True of a call that may give any number of values, where it is the last. */
+/* True for a call that can give any number of values if it is the last. */
 static inline bool node_has_several(const struct script_node *node)
 {
     return node->kind == NODE_CALL || node->kind == NODE_PROTECTED ||

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A script's words into nodes, by recursive descent. Local variables become
- * numbered places here, so that running looks up no names; what is neither
- * local nor in the table of builtins is refused. */
+/* From a script's tokens to nodes, by recursive descent. Local variables become
+ * numbered slots here, so that running looks up no names; a name that is
+ * neither local nor in the table of builtins is refused. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,16 +22,16 @@ struct parser {
     bool has_failed;
     uint32_t node_count;
     uint32_t depth;
-    /* Names that are visible: of the script, from 'function_at' on of the
-     * function at hand. */
+    /* The visible names: the script's, and from 'function_at' on the current
+     * function's. */
     struct bytes name[2 * SCRIPT_LOCALS_MAX];
     uint32_t name_count;
     uint32_t function_at;
-    uint32_t local_count; /* At most, of the function at hand. */
-    uint32_t loops;       /* Around the statement at hand, */
-    uint32_t blocks;      /* as the blocks are; 1 is the outermost. */
+    uint32_t local_count; /* The most in the current function. */
+    uint32_t loops;       /* Loops around the current statement, */
+    uint32_t blocks;      /* and blocks; 1 is the outermost. */
     bool is_function;
-    /* Other names for functions of ours. */
+    /* Other names for builtin functions. */
     struct alias {
         struct bytes name;
         struct bytes means;
@@ -210,7 +210,7 @@ static void check_builtin(struct parser *parser, const struct script_node *node,
                           const struct library_function *function,
                           uint32_t count)
 {
-    bool is_open = false; /* The last may give any number. */
+    bool is_open = false; /* The last one may give any number. */
     char text[BYTES_SHOWN_SIZE];
     CHECK(node->kind == NODE_BUILTIN);
     for (const struct script_node *a = node->a; a != NULL; a = a->next) {
@@ -227,7 +227,7 @@ static void check_builtin(struct parser *parser, const struct script_node *node,
     }
 }
 
-/* Reads on after 'first', if it is the beginning of a name as "string.sub". */
+/* Reads on after 'first' if it is the start of a name such as "string.sub". */
 static struct bytes whole_name(struct parser *parser, struct bytes first)
 {
     if (!script_parse_accept(parser, ".")) {
@@ -240,7 +240,7 @@ static struct bytes whole_name(struct parser *parser, struct bytes first)
                           (size_t)(last.data + last.size - first.data));
 }
 
-/* What a name stands for: itself, unless it is an alias. */
+/* The meaning of a name: itself, unless it is an alias. */
 static struct bytes meaning_of(const struct parser *parser, struct bytes name)
 {
     for (uint32_t i = parser->alias_count; i-- > 0;) {
@@ -251,8 +251,8 @@ static struct bytes meaning_of(const struct parser *parser, struct bytes name)
     return name;
 }
 
-/* Accepts "rcall = redis.call" and nothing more behind "local", which makes an
- * alias from here on. False, with nothing read, if something else is there. */
+/* Accepts exactly "rcall = redis.call" after "local", which makes an alias from
+ * here on. False, with nothing read, if something else follows. */
 static bool accept_alias(struct parser *parser)
 {
     struct lexer before = parser->lexer;
@@ -287,7 +287,7 @@ static bool accept_alias(struct parser *parser)
 static void take_arguments(struct parser *parser, struct script_node *node,
                            const struct library_function *function)
 {
-    struct script_node *first = node->a; /* Of a method. */
+    struct script_node *first = node->a; /* The object of a method. */
     uint32_t count;
     node->a = script_parse_parse_arguments(parser, &count);
     if (first != NULL) {
@@ -300,7 +300,7 @@ static void take_arguments(struct parser *parser, struct script_node *node,
     }
 }
 
-/* Parses pcall(function, argument ...) to a call in NODE_PROTECTED. */
+/* Parses pcall(function, argument ...) into a call in NODE_PROTECTED. */
 static struct script_node *parse_protected(struct parser *parser,
                                            struct script_node *node)
 {
@@ -336,7 +336,7 @@ static struct script_node *parse_protected(struct parser *parser,
     return node;
 }
 
-/* Parses a name that is no variable's: "KEYS", or "string.sub" and so on. */
+/* Parses a name that is not a variable: "KEYS", or "string.sub" and so on. */
 static struct script_node *parse_builtin(struct parser *parser,
                                          struct bytes first)
 {
@@ -493,7 +493,7 @@ static struct script_node *parse_method(struct parser *parser,
     return node;
 }
 
-/* Parses a variable or a call, with all [..], .name and (..) behind it. */
+/* Parses a variable or a call, with all [..], .name and (..) after it. */
 static struct script_node *parse_suffixed(struct parser *parser)
 {
     struct script_node *node = parse_primary(parser);
@@ -558,7 +558,8 @@ static struct script_node *parse_simple(struct parser *parser)
 
 #define UNARY_PRIORITY 8
 
-/* By enum operator; what binds more than 'limit' belongs to the right side. */
+/* Indexed by enum operator; an operator that binds more tightly than 'limit'
+ * belongs to the right side. */
 static const struct {
     const char *sign;
     int left;
@@ -599,7 +600,7 @@ static struct script_node *parse_unary(struct parser *parser)
     return parse_simple(parser);
 }
 
-/* Finds the operator that comes next, if it binds more tightly than 'limit';
+/* Finds the next operator, if it binds more tightly than 'limit';
  * OPERATOR_COUNT if there is none. */
 static size_t find_operator(const struct parser *parser, int limit)
 {
@@ -632,7 +633,7 @@ static struct script_node *parse_expression(struct parser *parser, int limit)
     if (is_mark(parser, "^")) {
         fail_at(parser, parser->token.line, "the operator '^'");
     }
-    CHECK(parser->depth > 0); /* script_parse_go_down() was above. */
+    CHECK(parser->depth > 0); /* script_parse_go_down() came before. */
     parser->depth--;
     return left;
 }
@@ -644,7 +645,8 @@ static struct script_node *parse_scope(struct parser *parser)
 {
     uint32_t name_count = parser->name_count;
     struct script_node *block = parse_block(parser);
-    CHECK(name_count <= parser->name_count); /* Its own have come on top. */
+    /* Its own names were added on top. */
+    CHECK(name_count <= parser->name_count);
     parser->name_count = name_count;
     return block;
 }
@@ -658,7 +660,7 @@ static struct script_node *parse_loop(struct parser *parser)
     return block;
 }
 
-/* Parses what stands behind "if" or "elseif". */
+/* Parses what follows "if" or "elseif". */
 static struct script_node *script_parse_parse_if(struct parser *parser)
 {
     struct script_node *node = new_node(parser, NODE_IF);
@@ -729,7 +731,8 @@ static struct script_node *parse_for(struct parser *parser)
     } else {
         parse_each(parser, node, name);
     }
-    CHECK(name_count <= parser->name_count); /* Its own have come on top. */
+    /* Its own names were added on top. */
+    CHECK(name_count <= parser->name_count);
     script_parse_expect(parser, "do");
     node->b = parse_loop(parser);
     script_parse_expect(parser, "end");
@@ -750,8 +753,7 @@ static struct script_node *parse_repeat(struct parser *parser)
     return node;
 }
 
-/* Parses what stands behind "local". Its names are not visible in its values.
- */
+/* Parses what follows "local". Its names are not visible in its values. */
 static struct script_node *parse_local(struct parser *parser)
 {
     struct bytes name[SCRIPT_LOCALS_MAX];

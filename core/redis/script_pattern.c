@@ -22,7 +22,7 @@ struct matcher {
 
 static size_t script_pattern_match(struct matcher *m, size_t s, size_t p);
 
-/* Notes the first error, and returns NONE: nothing matches. */
+/* Records the first error, and returns NONE: nothing matches. */
 static size_t script_pattern_fail(struct matcher *m, const char *error)
 {
     if (m->found->error == NULL) {
@@ -31,7 +31,7 @@ static size_t script_pattern_fail(struct matcher *m, const char *error)
     return NONE;
 }
 
-/* Counts the steps of looking at 'size' bytes; false, with the error, if the
+/* Counts the steps of reading 'size' bytes; false, with the error, if the
  * script has none left for them. */
 static bool script_pattern_spend(struct matcher *m, size_t size)
 {
@@ -50,7 +50,7 @@ static uint8_t pattern_at(const struct matcher *m, size_t p)
 
 /* --- Single characters ---------------------------------------------------- */
 
-/* Returns where the class that begins at 'p' (a character, %x, or a set) ends;
+/* Returns the end of the class that begins at 'p' (a character, %x, or a set);
  * NONE, with the error, if it has no end. */
 static size_t class_end(struct matcher *m, size_t p)
 {
@@ -63,7 +63,7 @@ static size_t class_end(struct matcher *m, size_t p)
     }
     if (c == '[') {
         p += pattern_at(m, p) == '^';
-        do { /* The first may be ']' itself. */
+        do { /* The first one may be ']' itself. */
             if (p >= m->pattern.size) {
                 return script_pattern_fail(m,
                                            "malformed pattern (missing ']')");
@@ -121,8 +121,8 @@ static bool is_of_class(uint8_t c, uint8_t class)
     return is_in(class, 'A', 'Z') ? !is : is;
 }
 
-/* True if the set has the character; it stands from 'p', its '[', up to 'end',
- * behind its ']'. */
+/* True if the set, from '[' at 'p' to the byte before 'end', contains the
+ * character. */
 static bool is_of_set(const struct matcher *m, uint8_t c, size_t p, size_t end)
 {
     bool is_not = pattern_at(m, p + 1) == '^';
@@ -169,7 +169,7 @@ static bool is_single(const struct matcher *m, size_t s, size_t p, size_t end)
 
 /* --- Parts ---------------------------------------------------------------- */
 
-/* Matches as many characters as there are, and fewer if the rest needs it. */
+/* Matches as many characters as possible, and fewer if the rest needs it. */
 static size_t match_most(struct matcher *m, size_t s, size_t p, size_t end)
 {
     size_t count = 0;
@@ -232,7 +232,7 @@ static size_t close_capture(struct matcher *m, size_t s, size_t p)
     return rest;
 }
 
-/* Matches %1 to %9: what that capture has, once more. Returns where it ends, or
+/* Matches %1 to %9: the text of that capture again. Returns its end, or
  * NONE. */
 static size_t same_again(struct matcher *m, size_t s, uint8_t digit)
 {
@@ -250,8 +250,7 @@ static size_t same_again(struct matcher *m, size_t s, uint8_t digit)
     return is_same ? s + size : NONE;
 }
 
-/* Matches %bxy: from x to the y that balances it. Returns where it ends, or
- * NONE. */
+/* Matches %bxy: from x to the y that balances it. Returns its end, or NONE. */
 static size_t script_pattern_balanced(struct matcher *m, size_t s, size_t p)
 {
     if (p + 1 >= m->pattern.size) {
@@ -275,9 +274,9 @@ static size_t script_pattern_balanced(struct matcher *m, size_t s, size_t p)
     return NONE;
 }
 
-/* Matches one character's part of the pattern, with what says how often. Either
- * the whole is over and the return value is its result, or it goes on at '*s'
- * and '*p'. */
+/* Matches one character of the pattern with its repetition. Either the match is
+ * complete and the return value is its result, or it continues at '*s' and
+ * '*p'. */
 static size_t match_single(struct matcher *m, size_t *s, size_t *p,
                            bool *ret_is_over)
 {
@@ -332,7 +331,7 @@ static size_t match_from(struct matcher *m, size_t s, size_t p)
         if (c == '$' && p + 1 == m->pattern.size) {
             return s == m->text.size ? s : NONE;
         }
-        if (c == '%' && next == 'f') { /* Not the letter, as Lua has it. */
+        if (c == '%' && next == 'f') { /* Unlike the letter, as in Lua. */
             return script_pattern_fail(m,
                                        "hasp does not support frontiers (%f) "
                                        "in patterns");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Carries a script's nodes out. Every step, every byte and every level of depth
- * is counted, so that a script ends whatever it says. */
+/* Executes a script's nodes. Every step, every byte and every level of depth is
+ * counted, so that every script ends. */
 
 #include <math.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 #include "core/redis/script_lex.h"
 #include "core/redis/script_machine.h"
 
-/* Binary digits of a number that are written within the step of who asks for
- * it; if it has more, that takes a step for each so many. */
+/* Printing a number of up to this many binary digits is part of the caller's
+ * step; each further DIGITS_FREE digits are one step more. */
 #define DIGITS_FREE 96
 #define DIGITS_PER_STEP 8
 #define DEPTH_MAX (4 * SCRIPT_DEPTH_MAX)
@@ -122,7 +122,7 @@ static bool are_equal(const struct value *a, const struct value *b)
     }
 }
 
-/* Beyond 2^53 a number has no fraction; what is no number (0/0) stays so. */
+/* Beyond 2^53 a number has no fraction; NaN (0/0) stays NaN. */
 double number_floor(double number)
 {
     if (!(number > -9007199254740992.0 && number < 9007199254740992.0)) {
@@ -146,7 +146,7 @@ bool machine_fail(struct script_machine *machine, const char *format, ...)
     return false;
 }
 
-/* Is called before so many bytes are taken. */
+/* Is called before 'size' bytes are allocated. */
 bool machine_spend(struct script_machine *machine, size_t size)
 {
     CHECK(machine->memory_size <= SCRIPT_MEMORY_MAX);
@@ -180,7 +180,8 @@ void machine_count_digits(struct script_machine *machine, double number,
     if (isfinite(number)) {
         (void)frexp(number, &exponent);
     }
-    CHECK(precision >= 0 && precision < 1000); /* It is in a format's bounds. */
+    /* It is within a format's bounds. */
+    CHECK(precision >= 0 && precision < 1000);
     int digits = abs(exponent) + precision;
     machine->steps += digits > DIGITS_FREE ? (uint32_t)digits / DIGITS_PER_STEP
                                            : 0;
@@ -201,13 +202,14 @@ bool machine_number(struct script_machine *machine, const struct value *value,
 {
     *ret_number = value->number;
     if (value->type == VALUE_TEXT) {
-        machine_count_bytes(machine, value->text.size); /* All blanks? */
+        /* The text may be all white space. */
+        machine_count_bytes(machine, value->text.size);
         return text_to_number(value->text, ret_number);
     }
     return value->type == VALUE_NUMBER;
 }
 
-/* Counts the room that a list needs to grow by one. */
+/* Counts the space that a list needs to grow by one. */
 bool machine_spend_item(struct script_machine *machine,
                         const struct value_table *table)
 {
@@ -382,7 +384,7 @@ static bool evaluate_unary(struct script_machine *machine,
 
 /* --- Lists ---------------------------------------------------------------- */
 
-/* Appends what the nodes evaluate to; of the last all of its results. */
+/* Appends what the nodes evaluate to, and all results of the last one. */
 static bool script_run_gather(struct script_machine *machine,
                               const struct script_node *node,
                               struct value_table *list)
@@ -438,7 +440,7 @@ static bool evaluate_table(struct script_machine *machine,
     return true;
 }
 
-/* The place of 'index' in the list, from 1 on; 0: it is no place. */
+/* The place of 'index' in the list, from 1 on; 0: it is not a place. */
 static uint32_t script_run_place_of(const struct value *index, uint32_t max)
 {
     bool is_place = index->type == VALUE_NUMBER && index->number >= 1 &&
@@ -447,7 +449,7 @@ static uint32_t script_run_place_of(const struct value *index, uint32_t max)
     return is_place ? (uint32_t)index->number : 0;
 }
 
-/* Counts the steps of looking for a field. */
+/* Counts the steps of searching for a field. */
 static void count_field(struct script_machine *machine,
                         const struct value_table *table, struct bytes name)
 {
@@ -569,8 +571,8 @@ static bool call_function(struct script_machine *machine,
     return flow != FLOW_ERROR;
 }
 
-/* Runs pcall, which gives true and what the call gives, or false and its error.
- * What the call took of the script's memory and steps stays taken. */
+/* Runs pcall, which returns true and the results of the call, or false and its
+ * error. Memory and steps that the call has used stay counted. */
 static bool script_run_protect(struct script_machine *machine,
                                const struct script_node *node,
                                struct value *ret)
@@ -579,8 +581,8 @@ static bool script_run_protect(struct script_machine *machine,
     struct value_table results = {0};
     struct value value;
     bool is_good = script_run_evaluate(machine, node->a, &value);
-    CHECK(machine->node == node); /* Also where the call has failed. */
-    machine->depth = depth;       /* What is too deep does not come up again. */
+    CHECK(machine->node == node); /* This holds after a failed call, too. */
+    machine->depth = depth;       /* The levels of a failed call end with it. */
     if (!is_good) {
         value = value_of_text(arena_copy(machine->run->arena,
                                          bytes_of_text(machine->error->text)));
@@ -605,8 +607,8 @@ static bool script_run_protect(struct script_machine *machine,
 
 /* --- Expressions ---------------------------------------------------------- */
 
-/* The parser numbers slots below SCRIPT_LOCALS_MAX, and says how many there are
- * of a function. */
+/* The parser numbers slots below SCRIPT_LOCALS_MAX, and records how many a
+ * function has. */
 static struct value *slot_of(struct value *locals,
                              const struct script_node *node)
 {
@@ -674,7 +676,7 @@ static bool evaluate_inner(struct script_machine *machine,
     }
 }
 
-/* Enters one more level; false, with the error, if there are too many. */
+/* Enters another level; false, with the error, if there are too many. */
 static bool script_run_go_down(struct script_machine *machine)
 {
     return ++machine->depth <= DEPTH_MAX ||
@@ -693,7 +695,7 @@ static bool script_run_evaluate(struct script_machine *machine,
         CHECK(machine->depth > 0);
         machine->depth--;
     }
-    machine->node = outer; /* Also where pcall() goes on. */
+    machine->node = outer; /* Also after an error that pcall() catches. */
     return is_good;
 }
 
@@ -746,7 +748,7 @@ static enum flow run_count(struct script_machine *machine,
         if (!script_run_evaluate(machine, n, &value)) {
             return FLOW_ERROR;
         }
-        CHECK(count < 3); /* The parser has counted. */
+        CHECK(count < 3); /* The parser has checked the count. */
         if (!machine_number(machine, &value, &number[count++])) {
             machine_fail(machine, "for: expected a number, got a %s value",
                          value_type_name(&value));
@@ -926,7 +928,8 @@ bool script_run(const struct script *script, struct script_run *run,
     CHECK(script->local_count <= SCRIPT_LOCALS_MAX && run->call != NULL &&
           run->call_steps != NULL);
     enum flow flow = script_run_carry_out(&machine, script->body);
-    CHECK(flow != FLOW_BREAK); /* The parser knows of each the loop. */
+    /* The parser has found the loop of each break. */
+    CHECK(flow != FLOW_BREAK);
     run->steps = machine.steps + *run->call_steps;
     *ret = flow == FLOW_RETURN ? script_run_first_of(&machine.results)
                                : (struct value){.type = VALUE_NIL};

@@ -63,7 +63,7 @@ bool answer_members(struct key_call *call, uint32_t from, uint32_t to)
 
 bool answer_count(struct key_call *call)
 {
-    CHECK(call->view != NULL); /* By its row, which has a type. */
+    CHECK(call->view != NULL); /* Its row has a type. */
     return answer_number(call, call->view->members.count);
 }
 
@@ -79,8 +79,8 @@ static bool is_declared(const struct redis_keys *keys, struct bytes name)
     return keys->declared == NULL;
 }
 
-/* True if the user may know the key. Those that the request declares were
- * checked when it came; a script may name others. */
+/* True if the user may know the key. The keys that the request declares were
+ * checked on receipt; a script may name others. */
 static bool may_see(const struct redis_keys *keys, struct bytes name)
 {
     return is_declared(keys, name) ||
@@ -101,7 +101,7 @@ static void views_look(struct redis_keys *keys, struct redis_view *view)
     }
     view->is_there = true;
     if (timers_is_doomed(keys->timers, hold->session->id)) {
-        key->was = REDIS_OTHER; /* Its EXPIRE is on the way. */
+        key->was = REDIS_OTHER; /* Its EXPIRE is in flight. */
         return;
     }
     CHECK(key->was == REDIS_VALUE);
@@ -115,7 +115,7 @@ void view_read_members(struct redis_keys *keys, struct redis_view *view)
     if (view->has_members || view->hold == NULL || view->type == KEY_TEXT) {
         return;
     }
-    CHECK(!view_is_foreign(view)); /* Whose value is none of Redis. */
+    CHECK(!view_is_foreign(view)); /* A foreign value is not one of Redis. */
     view->has_members = true;
     view->members = collection_read(view->value, keys->arena);
     keys->steps += view->members.count;
@@ -169,14 +169,14 @@ bool view_find_type(struct key_call *call, struct bytes name,
         return view_fail_type(call);
     }
     view_read_members(call->keys, view);
-    /* Who looks goes through them. */
+    /* Reading them costs steps. */
     call->keys->steps += view->members.count / MEMBERS_PER_STEP;
     return true;
 }
 
 bool view_find_first(struct key_call *call, enum key_type type)
 {
-    CHECK(call->count > 1); /* By the rows of those that have a key. */
+    CHECK(call->count > 1); /* The rows of commands with a key ensure this. */
     return view_find_type(call, call->argument[1], type, &call->view);
 }
 
@@ -201,8 +201,8 @@ struct value view_value(const struct redis_keys *keys,
                           : value_of_bool(false);
 }
 
-/* The session that holds a key's lock; of those of others the first. NULL: none
- * does, or it was deleted. */
+/* The session that holds a key's lock; among those of others the first. NULL:
+ * none does, or the key was deleted. */
 static const struct session *holder_of(const struct redis_keys *keys,
                                        const struct redis_view *view)
 {
@@ -251,7 +251,7 @@ bool view_integer(struct bytes text, int64_t *ret_number)
 
 bool view_take_integer(struct key_call *call, uint32_t at, int64_t *ret_number)
 {
-    CHECK(at < call->count); /* By the row, or by who asks. */
+    CHECK(at < call->count); /* The row, or the caller, ensures this. */
     return view_integer(call->argument[at], ret_number) ||
            view_fail_integer(call);
 }
@@ -300,7 +300,7 @@ static bool refuse_foreign(struct key_call *call)
 
 void view_set_time(struct redis_view *view, uint64_t px_ms)
 {
-    CHECK(px_ms > 0); /* What is over is deleted. */
+    CHECK(px_ms > 0); /* A key whose time is over is deleted. */
     view->is_timed = true;
     view->lacks_ttl = false;
     view->px_ms = px_ms;
@@ -330,7 +330,7 @@ bool view_write(struct key_call *call, struct redis_view *view,
     view->is_replaced |= !is_same;
     view->is_there = true;
     view->is_looked_at = true;
-    view->is_timed = false; /* Until it is said again. */
+    view->is_timed = false; /* Until a time is set again. */
     view->lacks_ttl = true;
     view->type = KEY_TEXT;
     view->has_members = false;
@@ -339,10 +339,10 @@ bool view_write(struct key_call *call, struct redis_view *view,
     return true;
 }
 
-/* True if the key may be deleted though its value was not looked at. A hash
- * that a script deletes is a lock of Redisson, which does so to force its
- * release and looks at it else, and what a script deletes of the other kinds is
- * what waits for a lock; and Redisson notes with a key of its own, which it
+/* True if the key may be deleted although its value was not read. A hash that a
+ * script deletes is a lock of Redisson, which does so to force its release and
+ * reads it otherwise, and what a script deletes of the other types are the
+ * waiters for a lock. Redisson also records with a key of its own, which it
  * deletes by a plain DEL, that a release has been answered. */
 static bool may_delete(const struct redis_keys *keys,
                        const struct redis_view *view)
@@ -386,7 +386,7 @@ bool view_edit(struct key_call *call, struct redis_view *view,
         view->lacks_ttl = true;
         view->is_replaced = true;
         view->type = type;
-        view->has_members = type != KEY_TEXT; /* Those that come. */
+        view->has_members = type != KEY_TEXT; /* For the members that follow. */
     }
     CHECK(view->type == type && view->has_members == (view->type != KEY_TEXT));
     return true;
