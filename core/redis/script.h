@@ -37,8 +37,7 @@
  * text that it compares: about a quarter of a millisecond. */
 #define SCRIPT_STEPS_MAX 5000
 #define SCRIPT_STEP_SIZE 32
-#define SCRIPT_MEMORY_MAX ((size_t)1 << 18) /* Bytes that one run allocates. \
-                                             */
+#define SCRIPT_MEMORY_MAX ((size_t)1 << 18) /* Bytes for one run. */
 
 enum value_type {
     VALUE_NIL,
