@@ -64,6 +64,8 @@ static void apply_follow(struct core *core, const struct replica_entry *entry,
 {
     timers_follow(core->timers, core->fsm, effect, core->now_ns);
     stats_effect(core, effect);
+    /* First, because the answer to a grant shows what the timers have left of
+     * its limit. */
     switch (effect->type) {
     case EFFECT_WAIT_RESULT:
         answer_wait(core, effect);
@@ -77,6 +79,8 @@ static void apply_follow(struct core *core, const struct replica_entry *entry,
         return;
     case EFFECT_BEGUN:
         raft_output_cluster_id(core);
+        /* Only its own BEGIN lets a leader serve (rule 12); an earlier leader's
+         * may be applied after the election. */
         if (core->leadership.stage == LEADERSHIP_BEGUN &&
             effect->count == core->options.id &&
             entry->term == core->leadership.term) {
@@ -226,6 +230,8 @@ int apply_to_state(struct lockfsm *fsm, const struct replica_entry *entry,
                        members.count);
         return 0;
     default:
+        /* A barrier or another entry of Raft has no command, but the state's
+         * index and term must follow. */
         lockfsm_skip(fsm, entry->log_index, entry->term);
         return 0;
     }

@@ -173,6 +173,8 @@ static void log_sessions(struct core *core, struct buffer *line,
         if (is_known) {
             continue;
         }
+        /* One entry can end thousands of sessions: the log gets only the first
+         * of them and a count. */
         if (count == SESSION_SHOWN_MAX) {
             left_out++;
             continue;

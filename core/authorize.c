@@ -168,6 +168,8 @@ bool authorize_passes(struct core *core, struct request *request,
     if (!passes_who(core, request, is_final)) {
         return false;
     }
+    /* A watch outlives its answer, and this node may have missed that the right
+     * was revoked. */
     if (is_watch(request->command) && request->user != USER_LOCAL &&
         identity_is_blind(core)) {
         return authorize_refuse(

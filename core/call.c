@@ -360,6 +360,8 @@ static bool parse_ranges(struct parse *parse)
         struct bytes to = bytes_cut(&rest, ',');
         struct bytes from = bytes_cut(&to, '-');
         uint64_t *pair = &call->also_acked[2 * call->also_acked_count];
+        /* Checked before 'pair' is written: it may point to the end of the
+         * array. */
         if (call->also_acked_count++ == ACKED_RANGE_MAX) {
             return call_parse_fail(parse, "more than %d ranges in ACKED",
                                    ACKED_RANGE_MAX);
@@ -404,6 +406,8 @@ static bool parse_option(struct parse *parse, enum option option)
         return call_parse_fail(parse, "option %s needs a value", word);
     }
     struct bytes argument = call->argument[parse->at];
+    /* These words replace a number; their values are outside of the option's
+     * range. */
     if (option == OPTION_WAIT && bytes_is_word(argument, "FOREVER")) {
         call->number[option] = WAIT_FOREVER;
         parse->at++;

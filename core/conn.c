@@ -34,6 +34,7 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address,
     if (identity->ca != NULL) {
         memcpy(conn->ca, identity->ca, FINGERPRINT_SIZE);
     }
+    /* A certificate's user is looked up afterwards, by identity_opened(). */
     conn->user = identity->way == IDENTITY_LOCAL ? USER_LOCAL : USER_ANYONE;
     conn->version = 2;
     conn->blocking_slot = SLOT_NONE;
@@ -117,6 +118,7 @@ void conn_set_user(struct core *core, struct conn *conn, uint64_t user)
 
 void conn_free(struct core *core, struct conn *conn)
 {
+    /* An orphaned request must not point to the freed connection. */
     for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
         struct request *request = slot_at(conn, slot)->request;
         if (request != NULL) {
@@ -274,6 +276,8 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
     if (conn->blocking_slot == slot) {
         conn->blocking_slot = SLOT_NONE;
     }
+    /* Answers leave in the order of the requests: one that is ready early stays
+     * in its slot, and its bytes count until it leaves. */
     if (slot != conn->first_slot) {
         conn_hold(core, conn, slot_at(conn, slot)->reply.size);
     } else {

@@ -119,6 +119,8 @@ static bool is_known(struct core *core, struct request *request)
     uint64_t slot = request->slot;
     char why[HASP_WHY_SIZE];
     bool is_certified = conn->certified != NULL;
+    /* Changes of users that this node has not applied may have revoked what
+     * this connection relies on (pending_access.h). */
     if ((is_certified || request->command->needs != NEEDS_NOTHING) &&
         identity_is_pending(core, conn)) {
         request_refuse(core, request, WORD_NOLEADER, PENDING_ACCESS_WHY);
@@ -170,6 +172,8 @@ static bool may_begin(struct core *core, struct request *request,
     if (core_is_apart(core, why)) {
         return request_refuse(core, request, WORD_NOLEADER, why);
     }
+    /* A heartbeat, or a release, must get through when others fill the node:
+     * refusing it would end leases or keep locks. */
     if (command_is_urgent(command)) {
         return true;
     }
@@ -194,6 +198,8 @@ static bool has_good_sizes(struct core *core, struct request *request,
     uint32_t flags = request->command->flags;
     uint64_t name_size = 0;
     uint64_t value_size = 0;
+    /* What exists can be released whatever its size, also after a bound was
+     * lowered. */
     if ((flags & COMMAND_CHANGE) == 0 || (flags & COMMAND_FREES) != 0) {
         return true;
     }

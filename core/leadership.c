@@ -50,12 +50,15 @@ static uint64_t majority_silence_ms(const struct core *core,
             continue;
         }
         uint64_t here = core->port.peer_silence_ms(core->port.data, id);
+        /* Insertion sort, the shortest silence first. */
         uint32_t at = others++;
         for (; at > 0 && silence_ms[at - 1] > here; at--) {
             silence_ms[at] = silence_ms[at - 1];
         }
         silence_ms[at] = here;
     }
+    /* With this node, voters / 2 others make a majority: the silence of the
+     * last of them is the majority's. */
     return voters / 2 > 0 && voters / 2 <= others ? silence_ms[voters / 2 - 1]
                                                   : 0;
 }
@@ -73,6 +76,8 @@ static void note_over(struct core *core, uint64_t term)
     leader->over_ns = core->now_ns;
     leader->over_term = core->leadership.term;
     char *out = leader->over;
+    /* The order matters: after a transfer the successor has a higher term,
+     * too. */
     if (transfer->state == TRANSFER_UNDER_WAY) {
         snprintf(out, LEADERSHIP_OVER_SIZE,
                  "handed over to member %" PRIu64 ": %s", transfer->to,

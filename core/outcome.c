@@ -43,6 +43,8 @@ bool word_denies_effect(enum core_word word)
     case WORD_UNSUPPORTED:
         return true;
     default:
+        /* UNKNOWN, words of newer nodes, and words about the state that do not
+         * deny an effect. */
         return false;
     }
 }

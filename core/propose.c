@@ -164,6 +164,8 @@ static void add_heard(struct propose *propose)
         if (request != NULL) {
             request->next = chain;
             chain = request;
+            /* Checked only at the end of a heartbeat, so that none is split
+             * between two entries. */
             if (count >= HEARD_SESSION_MAX) {
                 break;
             }
@@ -271,6 +273,8 @@ void propose_submit(struct core *core)
     struct propose *propose = &core->leadership.propose;
     struct replica_update update;
     uint64_t first;
+    /* One HEARD at a time: heartbeats that arrive meanwhile share the next,
+     * however many they are (rule 9). */
     if (propose->hearing_count > 0 && propose->heard_index == 0) {
         add_heard(propose);
     }

@@ -131,6 +131,8 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     request->version = forward.version;
     request->count = forward.count;
     request->effect.earlier = forward.may_be_done;
+    /* The peer's buffer is reused after this call, so the body is copied before
+     * it is decoded: the call borrows from the copy. */
     size_t start = frame_begin(&request->body, FRAME_FORWARD);
     buffer_put_bytes(&request->body, body);
     frame_end(&request->body, start);
@@ -251,6 +253,8 @@ static void leave_wait(struct core *core, struct request *request)
     HASH_FIND(by_wait, core->requests.by_wait, &request->index,
               sizeof request->index, first);
     CHECK(first != NULL);
+    /* The hash has only the first request of a chain: if that one leaves, the
+     * next takes its place. */
     if (first == request) {
         HASH_DELETE(by_wait, core->requests.by_wait, request);
         struct request *next = request->next;
@@ -412,6 +416,8 @@ void request_done_as(struct core *core, struct request *request,
         attach_remove(core, conn, session);
     }
     free_request(core, request);
+    /* Last, and after the request is freed: answering may unblock the
+     * connection, end it, or unpark its next request. */
     if (conn != NULL) {
         conn_slot_done(core, conn, slot);
     }

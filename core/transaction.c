@@ -138,6 +138,8 @@ void transaction_queue(struct core *core, struct request *request,
     for (uint32_t i = 0; i < call->count; i++) {
         buffer_put_run(&transaction->queue, call->argument[i]);
     }
+    /* Queued bytes count like those of unanswered requests, so MULTI is not a
+     * way around bytes_per_conn. */
     conn_hold(core, request->conn, size);
     transaction->command_count++;
     transaction->word_count += call->count;

@@ -26,6 +26,8 @@ void session_holds_read(struct core *core, struct request *request)
     resp_map(writer, 3);
     resp_text(writer, "cursor");
     listing_put_cursor(writer, &listing, listing.count);
+    /* With this number a client can tell a hold that has ended from one that
+     * was granted after this answer. */
     resp_key_number(writer, "as_of", lockfsm_newest_token(core->fsm));
     resp_key_array(writer, "holds", listing.count);
     for (uint32_t i = 0; i < listing.count; i++) {

@@ -59,6 +59,8 @@ void session_open_encode(struct core *core, struct request *request,
         .labels = call->labels,
         .label_count = call->label_count,
     };
+    /* The log gets only the proof (a hash): a reader of the log or of a backup
+     * must not be able to act for sessions. */
     if (call_has(call, OPTION_PROOF)) {
         memcpy(open.proof, call->proof, PROOF_SIZE);
     } else {

@@ -216,6 +216,8 @@ uint64_t show_earliest(struct core *core, const struct lock *lock,
     if (lock->mode == LOCK_SLOTS && lock->hold_count < lock->slots) {
         return delay_ms;
     }
+    /* A full semaphore passes on with the first hold that ends; any other lock
+     * only with the last. */
     bool is_first = lock->mode == LOCK_SLOTS;
     uint64_t best_ms = 0;
     CHECK(!list_is_empty(&lock->holds));

@@ -530,6 +530,8 @@ static void events_unsubscribe(struct core *core, struct request *request,
         LIST_FOR_SAFE (struct watch, watch, &conn->watches, in_conn) {
             if (watch->of.pattern->kind == kind) {
                 struct buffer text = {0};
+                /* Copied, because the last watch_drop() frees the pattern's
+                 * text. */
                 buffer_put_bytes(&text, watch_text(watch));
                 watch_drop(core, watch);
                 events_confirm(core, request, word, buffer_bytes(&text), true);

@@ -174,6 +174,8 @@ const char *watch_add(struct core *core, struct conn *conn,
     struct watch *watch = memory_new(sizeof *watch);
     watch->of.conn = conn;
     watch->of.pattern = pattern;
+    /* A glob without watchers may have left the list of those that are
+     * tried. */
     if (pattern->open_count++ == 0 && is_glob) {
         list_glob(core, pattern);
     }
@@ -346,6 +348,8 @@ static void close_costliest(struct core *core, bool is_trying)
                       : weight_of(core, glob, is_trying) - steps_of(core, glob);
     }
     qsort(cost, count, sizeof *cost, by_cost);
+    /* Down to half, so that the next few events do not close connections
+     * again. */
     while (closed < count && weight > MATCH_STEPS_MAX / 2) {
         weight -= close_watcher(core, cost[closed++].conn, is_trying);
     }

@@ -114,6 +114,8 @@ static uint64_t clocks_find_heir(struct core *core)
     int32_t ppm;
     bool is_soon = core->clocks.moved_ns != 0 &&
                    core->now_ns < core->clocks.moved_ns + HAND_OVER_NS;
+    /* Not again within HAND_OVER_NS: if no clock is right, leadership would go
+     * round. */
     if (!is_serving(core) || is_soon ||
         !is_off(core, core->options.id, OFF_PPM)) {
         return 0;

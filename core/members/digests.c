@@ -106,6 +106,8 @@ digests_majority(struct core *core, const struct replica_members *members,
         voters += members->member[i].role == MEMBER_VOTER;
     }
     *ret_differ = false;
+    /* Standbys are compared, too, but only voters decide which state is
+     * right. */
     for (uint32_t i = 0; i < members->count; i++) {
         const struct frame_digest *point = of_member(
             core, members->member[i].id, log_index);
@@ -156,6 +158,8 @@ static void digests_compare(struct core *core, uint64_t log_index)
         if (point == NULL || point->digest == right->digest) {
             continue;
         }
+        /* A wrong leader stops at once and notifies nobody: all it could say
+         * from now on comes from the wrong state. */
         if (id == core->options.id) {
             digests_condemn(core, log_index);
             return;

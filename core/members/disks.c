@@ -100,6 +100,8 @@ static void disks_judge(struct core *core)
     struct disks *disks = &core->disks;
     const struct disk_flush *newest = flush_before(disks, 0);
     bool is_known = disks->median_count >= SAID_COUNT;
+    /* CALM_US is below SLOW_US, so that a disk between them is not logged again
+     * and again. */
     if (!disks->is_slow && is_known && disks->median_us >= SLOW_US) {
         disks->is_slow = true;
         LOG_WARN("flushes are slow",

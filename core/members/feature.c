@@ -37,6 +37,8 @@ uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE])
     for (uint32_t i = 0; i < members.count; i++) {
         uint64_t id = members.member[i].id;
         uint32_t level = feature_of_member(core, id);
+        /* A member that is away may come back with an older version, which
+         * would stop at the first entry of the new level. */
         if (id != core->options.id && !peer_is_up(core, id)) {
             snprintf(why, HASP_WHY_SIZE,
                      "member %" PRIu64
@@ -133,6 +135,7 @@ void feature_turn(struct core *core)
         struct buffer entry = {0};
         encode_set_feature(&entry,
                            &(struct set_feature_command){.level = level});
+        /* If the entry was not accepted, the next turn tries again. */
         core->leadership.must_compare_levels = !propose_own(
             core, buffer_bytes(&entry));
         buffer_done(&entry);

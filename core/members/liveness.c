@@ -55,6 +55,8 @@ uint64_t liveness_heir(const struct core *core)
         }
         bool is_heard = liveness_is_heard(core, id);
         uint64_t match = replica_match(core->replica, id);
+        /* Being heard counts more than a long log: a voter that hangs would not
+         * take over at all. */
         if (heir == 0 || (is_heard && !heir_is_heard) ||
             (is_heard == heir_is_heard && match > heir_match)) {
             heir = id;

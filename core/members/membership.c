@@ -218,6 +218,8 @@ static void not_promoted(struct core *core)
                  "it later with RAFT.PROMOTE",
                  id);
     }
+    /* A PROMOTE has changed nothing. An ADD has added the member, so BUSY,
+     * which says that nothing was done, would be wrong. */
     if ((change->request->command->flags & COMMAND_PROMOTES) != 0) {
         change_refuse(core, WORD_BUSY, why);
     } else {
@@ -492,6 +494,8 @@ static void try_to_take_away(struct core *core)
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members, id);
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
+    /* Without a majority among the remaining voters the entry would never be
+     * committed, nor any after it. */
     if (is_voter && !change->is_forced && liveness_needs(core, id, why)) {
         if (core->now_ns >= change->deadline_ns) {
             change_refuse(core, WORD_BADARG, why);

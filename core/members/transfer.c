@@ -68,6 +68,8 @@ void raft_transfer_run(struct core *core, struct request *request)
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,
                                                                call->id);
+    /* A TRANSFER that is repeated, or sent on, arrives at the successor itself:
+     * it is done. */
     if (call->has_id && call->id == core->options.id) {
         request_answer_ok(core, request);
     } else if (call->has_id &&
@@ -151,6 +153,8 @@ static void begin_unasked(struct core *core)
     bool is_scarce = core->run.disk != CORE_DISK_OK &&
                      core->now_ns >= leadership->transfer.scarce_retry_ns;
     if ((core->run.is_stopping || is_scarce) && liveness_heir(core) != 0) {
+        /* Set before the transfer begins: if it fails, the next attempt is not
+         * made at once. */
         transfer_put_off(core);
         transfer_begin(core, NULL, 0,
                        core->run.is_stopping ? "this node stops"

@@ -338,6 +338,8 @@ static void commands_carry_out(struct core *core, const struct request *request,
     if (!finding->keys.is_script) {
         read_index_spend(core, finding->keys.steps);
     }
+    /* The answer is bounded before the keys are finished: a command whose
+     * answer cannot be sent must change nothing. */
     struct answer_size left = {ANSWER_VALUES_MAX, ANSWER_BYTES_MAX};
     if (finding->word == WORD_NONE && !take_size(&finding->answer, 0, &left)) {
         bool is_script = finding->keys.is_script;
@@ -485,6 +487,8 @@ static void commands_propose(struct core *core, struct request *request,
             redis.wall_ms = core->port.wall_ms(core->port.data);
         }
     }
+    /* The answer is written now, because it describes the state that the entry
+     * compares with; the state may be another when the entry is applied. */
     struct resp_writer writer = {&request->answer, request->version};
     buffer_clear(&request->answer);
     commands_put_answer(&writer, finding);

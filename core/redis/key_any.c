@@ -172,6 +172,8 @@ static bool do_rename(struct key_call *call)
     if (from == to) {
         return answer_ok(call);
     }
+    /* Everything is read before the keys are deleted, which drops the members
+     * and the time. */
     enum key_type type = from->type;
     view_read_members(call->keys, from);
     struct collection members = from->members;

@@ -203,6 +203,8 @@ static bool do_mset(struct key_call *call)
     if (call->count % 2 == 0) {
         return view_fail(call, "wrong number of arguments");
     }
+    /* MSETNX sets all or none, so all keys are checked before the first is
+     * set. */
     for (uint32_t i = 1; is_nx && i < call->count; i += 2) {
         struct redis_view *view;
         if (!view_find(call, call->argument[i], &view)) {

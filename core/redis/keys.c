@@ -70,6 +70,8 @@ bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
         *ret_version = view->hold->token;
     } else if (view->is_there) {
         const struct lock *lock = lockfsm_lock(keys->fsm, name);
+        /* A session's lock has a token as well, but it must never equal the
+         * version of a value with that token. */
         *ret_version = foreign;
         if (lock != NULL && lock->hold_count > 0) {
             *ret_version |= LIST_FIRST(&lock->holds, struct hold, in_lock)

@@ -810,6 +810,8 @@ static struct script_node *parse_assignment(struct parser *parser)
     struct script_node *node = new_node(parser, NODE_ASSIGN);
     char text[BYTES_SHOWN_SIZE];
     uint32_t count;
+    /* Reads one token ahead to give an assignment to a global a better error,
+     * then returns to where it was. */
     struct lexer before = parser->lexer;
     struct token token = parser->token;
     if (token.type == TOKEN_NAME) {

@@ -282,6 +282,7 @@ static size_t match_single(struct matcher *m, size_t *s, size_t *p,
 {
     size_t end = class_end(m, *p);
     *ret_is_over = true;
+    /* Backtracking is exponential in the worst case; the steps bound it. */
     if (end == NONE || !script_pattern_spend(m, end - *p)) {
         return NONE;
     }

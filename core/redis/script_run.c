@@ -546,6 +546,7 @@ static bool call_function(struct script_machine *machine,
     CHECK(callee->kind == NODE_FUNCTION && callee->number <= callee->slots);
     struct value *before = machine->local;
     size_t size = callee->slots * sizeof(struct value);
+    /* Functions may call themselves: this bounds the depth of the C stack. */
     if (machine->calls == SCRIPT_CALLS_MAX) {
         return machine_fail(machine, "more than %d functions call each other",
                             SCRIPT_CALLS_MAX);
@@ -780,6 +781,7 @@ static enum flow run_each(struct script_machine *machine,
         return FLOW_ERROR;
     }
     for (uint32_t i = 0; i < list.table->count; i++) {
+        /* ipairs ends at the first nil, pairs skips it. */
         if (list.table->item[i].type == VALUE_NIL) {
             if (node->op == 0) {
                 break;

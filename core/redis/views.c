@@ -134,6 +134,8 @@ bool view_find(struct key_call *call, struct bytes name,
         return view_fail(call, "a key must have 1 to %d bytes",
                          LOCK_NAME_SIZE_MAX);
     }
+    /* Rights come before the key is read: even whether it exists is a
+     * secret. */
     if (!may_see(call->keys, name)) {
         return view_fail(call, "the key is not one of KEYS, and this user may "
                                "neither lock nor read it");

@@ -350,6 +350,7 @@ void attach_report(struct core *core)
     }
     struct buffer *out = NULL;
     if (is_leader(core)) {
+        /* Deadlines must exist before linger can lower them (rule 12). */
         if (!is_serving(core)) {
             return;
         }

@@ -128,6 +128,8 @@ static struct core_denial *audit_denied_gather(struct core *core,
     }
     place = place_for(audit_denied, who, core->now_ns);
     struct core_denial *denial = &audit_denied->denial[place];
+    /* Keys are bounded, so that a client with many names cannot use up memory
+     * or hide the denials of others. */
     if (place == OTHERS) {
         if (denial->command == NULL) {
             audit_denied_begin(core, denial, request, "",

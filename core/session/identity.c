@@ -179,6 +179,8 @@ static void accept_secret(struct core *core, struct request *request,
     struct bytes name = identity_name(core, conn->user);
     char why[USER_NAME_SIZE_MAX + 64];
     CHECK(!secret->user->is_disabled);
+    /* A connection's user never changes to another one: its sessions and
+     * watches were authorized for the first. */
     if (conn->user != USER_ANYONE && conn->user != secret->user->number) {
         snprintf(why, sizeof why,
                  "this connection is authenticated as '%.*s'; open another one",
@@ -209,6 +211,8 @@ static bool look_again(struct core *core, struct request *request)
         accept_secret(core, request, secret);
         return true;
     }
+    /* A serving leader has applied everything committed, so an unknown secret
+     * is a wrong one. A follower may only be late. */
     if (is_serving(core)) {
         identity_fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
         return true;

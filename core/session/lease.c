@@ -206,6 +206,8 @@ void session_keep_read(struct core *core, struct request *request)
     for (uint32_t i = 0; i < count; i++) {
         struct bytes why;
         struct beat beat = beat_at(core, request, call, i, proof);
+        /* Judged again at the answer: a session may have been blacklisted or
+         * ended since the receipt (rule 13). */
         enum core_word word = lease_judge(core, &beat, &why);
         if (word != WORD_NONE && count == 1) {
             request_fail(core, request, word, why);

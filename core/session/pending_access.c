@@ -63,6 +63,7 @@ void pending_access_begin(struct core *core, const struct replica_start *start)
         const struct replica_entry *entry = &start->entries[i];
         struct entry command;
         struct codec_level level;
+        /* Up to the applied index the state knows better. */
         if (entry->type != ENTRY_COMMAND || entry->log_index <= applied) {
             continue;
         }
