@@ -118,7 +118,7 @@ void advertised_follow(struct core *core)
     char why[HASP_WHY_SIZE];
     bool is_elsewhere = core_is_elsewhere(core, why);
     if (is_elsewhere && !core->members.is_elsewhere) {
-        LOG_WARN("this node's address differs from the member list",
+        LOG_WARN("this node listens elsewhere than the member list says",
                  "reason=%s", log_quote(why));
     }
     core->members.is_elsewhere = is_elsewhere;

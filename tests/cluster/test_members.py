@@ -517,7 +517,7 @@ def test_a_node_that_listens_elsewhere_says_so():
             file.write(text.replace("client = 127.0.0.1:%d\n" % listed,
                                     "client = 127.0.0.1:%d\n" % node.client_port))
         node.start()
-        event = 'event="this node's address differs from the member list"'
+        event = 'event="this node listens elsewhere than the member list says"'
         wait_until(lambda: event in node.log(), 30, "it is told")
         wait_until(lambda: node.status() is not None, 30, "it answers")
         said = "clients at 127.0.0.1:%d, but the member list says 127.0.0.1:%d"
