@@ -89,7 +89,7 @@ void audit_log_act(struct core *core, enum act_kind kind, uint64_t member,
                            .wall_ms = core->port.wall_ms(core->port.data)});
     buffer_put_bytes(&entry, asker);
     if (!propose_own(core, buffer_bytes(&entry))) {
-        LOG_WARN("administration is told by this node alone",
+        LOG_WARN("an administrative act is logged only by this node",
                  "act=%d member=%" PRIu64, (int)kind, member);
     }
     buffer_done(&entry);

@@ -55,9 +55,9 @@ struct conn {
     enum identity_way way;
     bool is_private; /* See core/session/identity.h. */
     char *certified; /* The user's name in its certificate, or NULL. */
-    /* Of that certificate; zeros: none. */
+    /* That certificate's; zeros: none. */
     uint8_t fingerprint[FINGERPRINT_SIZE];
-    uint8_t ca[FINGERPRINT_SIZE]; /* Of the CA that issued it. */
+    uint8_t ca[FINGERPRINT_SIZE]; /* That of the CA that issued it. */
     uint64_t user;                /* Its user; USER_ANYONE until it is known. */
     bool is_surplus; /* The certificate's user had too many connections. */
     uint32_t auth_failures;

@@ -522,9 +522,9 @@ struct core_counts {
     uint64_t refusals;     /* Error answers to this node's clients, ... */
     uint64_t by_word[CORE_WORD_COUNT]; /* ... by enum core_word. */
     uint64_t scrubbed;                 /* Records compared with the table. */
-    uint64_t elected;          /* Times that this node became the leader. */
-    uint64_t leaders;          /* Leaders that it has seen, in sequence. */
-    uint64_t transfers;        /* Of leadership, started by this node, ... */
+    uint64_t elected;   /* Times that this node became the leader. */
+    uint64_t leaders;   /* Leaders that it has seen, in sequence. */
+    uint64_t transfers; /* Transfers of leadership that it started, ... */
     uint64_t transfers_failed; /* ... and those that failed. */
     uint64_t unknown_scripts;  /* EVAL, LOAD of scripts that hasp refuses. */
     /* The wait time of granted requests that this node has applied since its

@@ -53,7 +53,7 @@ struct event_log {
     uint64_t *newest_of; /* By the hash of a name: number + 1; or NULL. */
     uint64_t first;      /* Numbers of events, from 0. */
     uint64_t next;
-    uint64_t bytes_next; /* Of all bytes, from 0. */
+    uint64_t bytes_next; /* Bytes ever written, from 0. */
     /* The id of the newest event; and the index up to which events may be
      * missing. */
     struct event_log_id newest;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the connections of this node watch, and which of them an event concerns.
+/* The watches of this node's connections, and which of them an event concerns.
  *
  * A pattern that many connections watch is stored and matched once. Prefixes
  * are found by one descent of a tree, channels by name; only globs are tried

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may connect: what a node sends in its HELLO, and how it judges another's.
- * The daemon and the simulator both use this. */
+/* Which nodes may connect: the HELLO that a node sends, and its verdict on
+ * another's. The daemon and the simulator both use this. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ static int check_directory(struct core *core, const struct frame_hello *hello,
         return refuse_stranger(core, hello, why);
     }
     refuse_directory(core, member, hello, why);
-    /* A removed node is told that it was removed. */
+    /* A removed node learns that it was removed. */
     return was_removed ? HASP_ENOENT : HASP_EREFUSED;
 }
 

@@ -15,7 +15,7 @@
 struct core;
 
 /* True if the other voters could reach member 'id' at 'address'
- * ("peer,client"), as far as an address shows that: either all are on loopback
+ * ("peer,client"), judging by the addresses: either all are on loopback
  * or none is. Otherwise 'why' names the exception. */
 bool advertised_fits(const struct core *core, uint64_t id, const char *address,
                      char why[HASP_WHY_SIZE]);

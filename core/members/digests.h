@@ -40,7 +40,7 @@ struct digests {
     uint64_t scrub_due_ns;
     uint64_t sent_index; /* The newest point that ... */
     uint64_t sent_to;    /* ... was sent to this leader; 0: none. */
-    /* Of a leader: the index at which a majority agreed. */
+    /* A leader's: the index at which a majority agreed. */
     uint64_t agreed_index;
     /* The index at which members differed without a majority. */
     uint64_t differs_index;

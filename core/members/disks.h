@@ -46,7 +46,7 @@ struct disks {
     uint64_t flush_count;                      /* Since the start. */
     uint64_t recent_us; /* Median of the last 2 s; 0 without a flush. */
     uint32_t recent_count;
-    /* Of at least 20 flushes and 2 s, if there are enough. */
+    /* Over at least 20 flushes and 2 s, if there are enough. */
     uint64_t median_us;
     uint32_t median_count;
     bool is_slow;         /* As last logged. */
@@ -57,7 +57,7 @@ struct disks {
     uint64_t moved_to;    /* The last successor; 0. */
 };
 
-/* What a peer has reported. */
+/* The report of a peer. */
 struct disk_report {
     uint64_t at_ns; /* When; 0: not on this link yet. */
     uint32_t flush_us;

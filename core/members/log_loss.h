@@ -3,7 +3,7 @@
 /* Lost acknowledgements: an old copy of a data directory that was put back, or
  * a disk that has lost what it had reported as durable.
  *
- * A leader knows up to where each member's log was durable in its term (the
+ * A leader knows how much of each member's log was durable in its term (the
  * match index), and a node remembers that of the members that it led for as
  * long as its process lives. Only a leader of a later term can shorten a
  * member's log, and the member has that term on disk before. So a node whose

@@ -72,7 +72,7 @@ struct change {
     bool is_forced;       /* LISTENING: even if members are silent. */
     int probe_error;      /* PROBED: 0, or why it was not reached. */
     char probe_why[HASP_WHY_SIZE / 2];
-    /* Of the entry in flight; SETTLING: of the one that it lacks. */
+    /* The entry in flight; SETTLING: the one that it lacks. */
     uint64_t index;
     uint64_t retry_ns;
     uint64_t deadline_ns;

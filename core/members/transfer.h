@@ -24,7 +24,7 @@ enum transfer_state { TRANSFER_NONE, TRANSFER_WAITING, TRANSFER_UNDER_WAY };
 /* Part of a leadership. */
 struct transfer {
     enum transfer_state state;
-    struct request *request; /* Of RAFT.TRANSFER, otherwise NULL. */
+    struct request *request; /* RAFT.TRANSFER's, otherwise NULL. */
     uint64_t to;             /* 0: the voter with the longest log. */
     const char *why;         /* Static text, for the log. */
     uint64_t after_index; /* WAITING: until this is applied; 0: unknown yet. */

@@ -143,7 +143,7 @@ def test_who_knows_the_cluster_is_no_member_either():
             (3, {"incarnation": calm.incarnation + 1}, "data directory"),
             (3, {"incarnation": 1, **claims}, "data directory"),
             # An invented one, that wants to be a guest.
-            (4, {"incarnation": 1, **claims}, "no member that this node knows"),
+            (4, {"incarnation": 1, **claims}, "no member known to this node"),
         ]
         for number, fields, reason in greetings:
             with FakePeer(calm.leader, number, cluster=calm.id, **fields) as peer:

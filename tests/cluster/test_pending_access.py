@@ -101,7 +101,7 @@ def test_a_secret_that_was_removed_since_its_state_is_no_secret():
             assert client.do("AUTH", SECRET) == "OK"
         administer(node, "SECRET.REMOVE app %d" % number)
         alone(cluster, node)
-        assert "has not applied" in refusal(node, "AUTH", SECRET)
+        assert "has not yet applied" in refusal(node, "AUTH", SECRET)
         cluster.start()
         wait_until(lambda: is_led(node), 15, "a leader")
         wait_until(lambda: is_told_who(node), 15, "applied")

@@ -238,8 +238,8 @@ def test_an_unknown_command_says_so(connect, word):
     [
         ("FCALL", "no functions"),
         ("function", "EVAL"),
-        ("HINCRBY", "for scripts alone"),
-        ("zadd", "for scripts alone"),
+        ("HINCRBY", "only in scripts"),
+        ("zadd", "only in scripts"),
     ],
 )
 def test_what_lock_clients_may_expect_is_refused_with_a_reason(connect, word, why):

@@ -271,7 +271,7 @@ def test_what_cannot_stand_in_a_transaction_is_refused_at_once(connect, name, wo
     assert wire.do("SET", name, "v", "NX", "PX", 20000) == "QUEUED"
     code, why = wire.error(*words)
     assert code == "ERR"
-    assert why.startswith("'%s' cannot stand in a transaction" % words[0].lower())
+    assert why.startswith("'%s' is not allowed in a transaction" % words[0].lower())
     assert wire.error("EXEC")[0] == "EXECABORT"
     assert wire.do("EXISTS", name) == 0
 
@@ -280,7 +280,7 @@ def test_what_cannot_stand_in_a_transaction_is_refused_at_once(connect, name, wo
     "words, why",
     [
         (["SET", "{}", "v"], "a lock needs a time to live"),
-        (["DEL", "{}-held"], "a held lock is released by its holder"),
+        (["DEL", "{}-held"], "a held lock is released only by its holder"),
         (["PEXPIRE", "{}", "x"], "PEXPIRE: a time to live must be from 1 ms to 1 h"),
         (["SET", "{}", "v", "PX"], "SET: syntax error"),
     ],
