@@ -492,7 +492,7 @@ def test_a_node_whose_peers_are_of_another_cluster_serves_nobody():
             with pytest.raises(ReplyError) as refused:
                 Session(client)
             assert str(refused.value).startswith("NOLEADER this node is alone in its")
-            assert "belongs to another one" in client.map("RAFT.STATUS")["apart"]
+            assert "belongs to another cluster" in client.map("RAFT.STATUS")["apart"]
         health = subprocess.run(
             [HASP, "-e", "127.0.0.1:%d" % node.client_port, "-t", "2s", "health"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
