@@ -27,8 +27,8 @@
 #include "tests/sim/sim_users.h"
 #include "tests/sim/sim_version.h"
 
-/* After the faults: until when there must have been progress, and until when
- * everything must have come to an end. */
+/* After the faults: the deadline for progress, and the deadline for everything
+ * to end. */
 #define CALM_NS (20 * SIM_S)
 #define DRAIN_NS (120 * SIM_S)
 
@@ -209,7 +209,7 @@ static void build(struct sim *sim)
     }
 }
 
-/* Runs events until 'until_ns', or until 'is_over' says so. */
+/* Runs events until 'until_ns', or until 'is_over' returns true. */
 void sim_run_until(struct sim *sim, uint64_t until_ns,
                    bool (*is_over)(struct sim *sim))
 {
@@ -245,8 +245,8 @@ static bool all_have_progress(struct sim *sim)
 
 static void check_progress(struct sim *sim)
 {
-    /* Of a restored cluster most nodes may be no members when the calm begins:
-     * each that is asked in vain costs a client some seconds. */
+    /* Most nodes of a restored cluster may not be members when the calm begins:
+     * each futile request to one costs a client some seconds. */
     if (sim->life > 0 && !all_have_progress(sim)) {
         sim_run_until(sim, sim->now_ns + CALM_NS, all_have_progress);
     }
@@ -261,8 +261,8 @@ static void check_progress(struct sim *sim)
     }
 }
 
-/* Whoever died in the chaos, or lost its session, has been quiet for the whole
- * calm: longer than any TTL at a slow clock, and an election. */
+/* A client that died in the chaos, or lost its session, has been quiet for the
+ * whole calm: longer than any TTL at a slow clock, and an election. */
 static void check_overdue(struct sim *sim)
 {
     uint64_t session = sim_history_overdue(sim_check_history(sim),
@@ -379,7 +379,8 @@ void sim_run(struct sim *sim, const struct sim_options *options)
 
 void sim_done(struct sim *sim)
 {
-    /* Nothing happens any more; events go with what they are part of. */
+    /* Nothing happens from here on; each event is freed with the struct that
+     * contains it. */
     struct heap_node *event;
     while ((event = heap_first(&sim->events)) != NULL) {
         heap_remove(&sim->events, event);

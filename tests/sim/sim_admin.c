@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What an operator does: moves leadership, takes snapshots, blacklists and
- * pardons, asks for locks, takes those of the dead, changes limits, and the
+/* The operator: moves leadership, takes snapshots, blacklists and unblocks,
+ * requests locks, takes locks of the dead, changes limits, and changes the
  * membership one node at a time. */
 
 #include <inttypes.h>
@@ -17,10 +17,10 @@
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
-/* A node that is to become a member is given an empty data directory and the
- * present members in its configuration, on another machine if there is one.
- * Never one that anybody still takes for a member; one that never was a member
- * may come while others are down. */
+/* Prepares a node to become a member: an empty data directory, and the present
+ * members in its configuration, on another machine if there is one. It must not
+ * be a node that anybody still considers a member. A node that was never a
+ * member can be prepared while others are down. */
 struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
                                    const struct replica_members *members)
 {
@@ -39,7 +39,7 @@ struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
         if (sim_node_is_former(sim->node[i]) ||
             sim_node_id(sim->node[i]) == 0 ||
             (sim_node_is_old(sim->node[i]) && sim->node[i] != node)) {
-            continue; /* What it says counts for nothing. */
+            continue; /* Its view does not count. */
         }
         if (core == NULL) {
             if (sim_node_is_fresh(node)) {
@@ -58,7 +58,7 @@ struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
     return node;
 }
 
-/* Takes the vote of one, or gives a standby its vote (back). */
+/* Removes a voter's vote, or gives a standby its vote (back). */
 static bool choose_vote(struct sim *sim, const struct replica_members *members,
                         struct op *op)
 {
@@ -71,8 +71,8 @@ static bool choose_vote(struct sim *sim, const struct replica_members *members,
     return true;
 }
 
-/* Replaces members: adds one that is none, or removes one if there are more
- * than at the start. */
+/* Replaces members: adds a node that is not a member, or removes one if there
+ * are more than at the start. */
 static bool choose_member(struct sim *sim, struct op *op)
 {
     struct replica_members members;
@@ -103,7 +103,7 @@ static bool choose_member(struct sim *sim, struct op *op)
             op->id = id;
             op->host = sim_node_number(node);
             if (op->is_forced) {
-                sim_node_start(node); /* It tells which directory it has. */
+                sim_node_start(node); /* Its log names its directory. */
             }
             return true;
         }
@@ -111,8 +111,8 @@ static bool choose_member(struct sim *sim, struct op *op)
     return false;
 }
 
-/* Somebody is down and another could be added meanwhile: then the log of the
- * one that comes back does not name the newcomer, which may lead by then. */
+/* A node is down and another could be added meanwhile: then the log of the node
+ * that returns does not name the newcomer, which may lead by then. */
 static bool is_tempted(struct sim *sim)
 {
     bool is_one_down = false, is_one_fresh = false;
@@ -124,7 +124,7 @@ static bool is_tempted(struct sim *sim)
     return is_one_down && is_one_fresh;
 }
 
-/* The one that was added last, as far as ids tell; 0: any. */
+/* The member that was added last, judged by ids; 0: any. */
 static uint64_t choose_heir(struct sim *sim)
 {
     struct replica_members members;
@@ -139,7 +139,7 @@ static uint64_t choose_heir(struct sim *sim)
     return heir;
 }
 
-/* True if a client acts for the session, or may come to. */
+/* True if a client acts for the session, or might start to. */
 static bool is_alive(const struct sim *sim, const struct session *session)
 {
     bool has_client = session->is_redis;
@@ -149,10 +149,10 @@ static bool is_alive(const struct sim *sim, const struct session *session)
     return has_client;
 }
 
-/* A hold that some node knows and whose client has died: nobody believes in it,
- * as whoever calls RELEASEIF has to know; or one of a program that lives, which
- * its next heartbeat tells. By the time it arrives the hold may
- * have ended, and the lock be somebody else's. */
+/* A hold that some node knows and whose client has died: no client believes in
+ * it, which the caller of RELEASEIF has to know. Or a hold of a living program,
+ * which learns of the end from its next heartbeat. When the request arrives the
+ * hold may have ended, and the lock may have another holder. */
 static bool choose_taken(struct sim *sim, bool is_living, struct op *op)
 {
     struct core *core = sim_node_core(
@@ -181,8 +181,9 @@ static bool choose_taken(struct sim *sim, bool is_living, struct op *op)
 
 uint64_t sim_admin_limit(struct sim *sim, enum limit_key key)
 {
-    /* Of sessions there must be enough: whoever has lost one needs another; and
-     * of locks: one with a note stays, though nobody wants it. */
+    /* There must be enough sessions, since a client that lost its session needs
+     * another. There must be enough locks, too: a lock with a note stays even
+     * if nobody wants it. */
     static const uint64_t small[LIMIT_COUNT] = {[LIMIT_HOLDS_PER_SESSION] = 6,
                                                 [LIMIT_WAITS_PER_LOCK] = 4,
                                                 [LIMIT_WAITS_PER_SESSION] = 3,
@@ -228,10 +229,10 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
         }
     } else if (op->admin == ADMIN_BLACKLIST_CLIENT ||
                op->admin == ADMIN_PARDON_CLIENT) {
-        /* All of them are more than a small slice takes. */
+        /* All of them are more than a small slice holds. */
         op->id = prng_below(&sim->prng, 3) == 0 ? 0 : client + 1;
     } else if (op->admin == ADMIN_BLACKLIST_SESSION) {
-        op->id = sim->client[client]->session; /* 0: it has none just now. */
+        op->id = sim->client[client]->session; /* 0: it has none at present. */
     } else if (op->admin == ADMIN_PLEASE) {
         op->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
     } else if (op->admin == ADMIN_TRIAL) {
@@ -272,7 +273,7 @@ static void put_blacklisting(struct sim_channel *channel, const struct op *op)
     sim_channel_number(channel, op->wait_ms);
 }
 
-/* Forced: the leader is told of the directory, and does not dial. */
+/* Forced: the leader is given the directory, and does not dial. */
 static void put_addition(struct sim_channel *channel, const struct op *op,
                          const char *address)
 {
@@ -375,8 +376,8 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
     }
 }
 
-/* RELEASEIF takes what it names and nothing else: 1 means that this very hold
- * is over, 0 that it did not stand all the time. */
+/* RELEASEIF ends exactly the hold that it names: 1 means that this hold is
+ * over, 0 that it did not exist during the whole request. */
 void sim_admin_take(struct sim *sim, const struct op *op,
                     const struct resp_value *value)
 {
@@ -385,11 +386,11 @@ void sim_admin_take(struct sim *sim, const struct op *op,
     uint64_t newest = sim_check_newest(sim);
     if (op->admin != ADMIN_RELEASEIF ||
         (value->integer == 0 && sim_users_are_there(sim))) {
-        return; /* Whoever may not has found nothing. */
+        return; /* A caller without the right has found nothing. */
     }
     sim->stats.taken += value->integer == 1;
     if (sim_lock_is_shared(op->lock) || sim_lock_is_slots(op->lock)) {
-        return; /* Holders that one entry let in share their token. */
+        return; /* Holds that one entry granted share their token. */
     }
     if (value->integer == 1 ? sim_history_held_sometime(
                                   history, name, op->token, newest, newest)

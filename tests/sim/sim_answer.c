@@ -28,7 +28,7 @@ static void op_ends(struct worker *worker)
     worker->think_until_ns = sim->now_ns + think_ms * SIM_MS;
 }
 
-/* The answer was OK; what it says must stand in the history. */
+/* The answer was OK; the history must contain what it says. */
 static void check_answer(struct worker *worker, enum result_code code,
                          uint64_t token, uint64_t count)
 {
@@ -104,9 +104,9 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
     };
 }
 
-/* nil is said of a lock that is taken, closed, or waited for: at some moment
- * since it was asked it has been there. In a quarantine a try is refused, but
- * not one that may have been done before. */
+/* nil means that the lock was taken, closed, or waited for at some moment since
+ * the request. In a quarantine a try is refused, but not a retry that may have
+ * taken effect before. */
 static void check_not_free(const struct worker *worker)
 {
     struct sim *sim = worker->client->sim;
@@ -160,7 +160,8 @@ static void take_released(struct worker *worker, const struct resp_value *value)
 static void check_cancelled(struct worker *worker,
                             const struct resp_value *value)
 {
-    /* One that came too late says so with 0, and keeps the token as well. */
+    /* A conversion that came too late answers 0, and keeps the token as
+     * well. */
     struct op *op = &worker->op;
     struct past_result past = {.token = 0};
     sim_history_result(sim_check_history(worker->client->sim),
@@ -168,8 +169,8 @@ static void check_cancelled(struct worker *worker,
     check_answer(worker, RESULT_OK, past.token, (uint64_t)value->integer);
 }
 
-/* A read sees everything up to what was committed when it was asked, and
- * nothing later than what is now. */
+/* A read sees everything that was committed when the request was sent, and
+ * nothing later than the present state. */
 static void take_shown(struct worker *worker)
 {
     struct sim *sim = worker->client->sim;
@@ -252,7 +253,7 @@ static bool is_disk_full(struct bytes text)
     return bytes_has_prefix(text, BYTES_LITERAL("LIMIT disk"));
 }
 
-/* What was held was believed in, and is not held. */
+/* The client believed that it held the lock, and it does not hold it. */
 static void take_not_held(struct worker *worker)
 {
     struct op *op = &worker->op;
@@ -276,7 +277,7 @@ static void clean_up(struct worker *worker, uint32_t lock)
     worker->has_cancelled = false;
 }
 
-/* Nothing more is known of it: it will be given back to be sure. */
+/* The outcome is unknown: the lock will be released to be sure. */
 void sim_answer_never_comes(struct worker *worker)
 {
     struct op *op = &worker->op;
@@ -291,8 +292,8 @@ void sim_answer_never_comes(struct worker *worker)
     op_ends(worker);
 }
 
-/* What has taken effect is answered as it was the first time, whatever the
- * leader cannot do just now: else nobody would give it back. */
+/* A request that has taken effect gets its first answer again, whatever the
+ * leader cannot do at present. Otherwise nobody would give the lock back. */
 static void check_not_done(struct worker *worker, const char *word)
 {
     struct op *op = &worker->op;
@@ -309,8 +310,8 @@ static void check_not_done(struct worker *worker, const char *word)
     }
 }
 
-/* Nothing was done, it says. True if that was the end of it: another request
- * comes next. */
+/* The answer says that nothing was done. True if the operation ends here:
+ * another request follows. */
 static bool is_left_undone(struct worker *worker, const char *word)
 {
     struct sim_client *client = worker->client;
@@ -335,7 +336,8 @@ static bool is_left_undone(struct worker *worker, const char *word)
     return true;
 }
 
-/* Neither for want of room, nor because of who asks. */
+/* A request that gives back is not refused, neither for lack of room nor
+ * because of its user. */
 static void check_gives_back(const struct worker *worker, const char *word)
 {
     static const char *const never[] = {"LIMIT", "DEADLOCK", "BLACKLISTED",
@@ -351,8 +353,8 @@ static void check_gives_back(const struct worker *worker, const char *word)
     }
 }
 
-/* He lacks a right, or may do nothing at all: of what was asked before, and
- * never answered, he is told no more. */
+/* The client lacks a right, or has no rights at all. It does not learn the
+ * result of an earlier, unanswered request. */
 static void take_denied(struct worker *worker, const char *word)
 {
     struct op *op = &worker->op;
@@ -419,7 +421,7 @@ static void take_error(struct worker *worker, const char *word)
         op_ends(worker);
     } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&
                op->kind == ASK_ACQUIRE) {
-        /* A lost request without a number waits there by now. */
+        /* A lost request without a number is in the queue by now. */
         clean_up(worker, op->lock);
         op_ends(worker);
     } else {

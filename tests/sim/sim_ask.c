@@ -70,8 +70,8 @@ static void choose_release(struct op *op, const struct rogue_hold *held)
     op->lock = held->lock;
 }
 
-/* The numbers are those of the session. Both workers have one request at a
- * time: all that they have asked is over but for the other's. */
+/* Numbers belong to the session. Each of the two workers has one request at a
+ * time, so every earlier request is over except the other worker's. */
 static void number_it(struct worker *worker, struct op *op)
 {
     struct sim_client *client = worker->client;
@@ -90,7 +90,7 @@ static void number_it(struct worker *worker, struct op *op)
     }
 }
 
-/* The other worker waits for long: cancel that. */
+/* The other worker has waited for long: cancel that wait. */
 static bool choose_cancel(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
@@ -146,9 +146,9 @@ void sim_ask_choose(struct worker *worker)
     }
     bool is_change = op.kind == ASK_ACQUIRE || op.kind == ASK_RELEASE ||
                      op.kind == ASK_CANCEL;
-    /* Some ask without a number. What is lost on the way may then arrive late
-     * and do what is not wanted any more: so RELEASE names its token, and
-     * ACQUIRE no HOLD, which it would bring to the wait that stands there by
+    /* Some requests have no number. One that was lost on the way may arrive
+     * late and do what is no longer wanted. So RELEASE names its token, and
+     * ACQUIRE has no HOLD, which it would apply to the wait that exists by
      * then. */
     bool may_lack = op.kind == ASK_ACQUIRE ||
                     (op.kind == ASK_RELEASE && worker->dirty_lock == 0);
@@ -168,7 +168,7 @@ void sim_ask_choose(struct worker *worker)
 
 /* --- Asking --------------------------------------------------------------- */
 
-/* RELEASE ends the belief when it is sent. */
+/* The belief ends when RELEASE is sent. */
 static void end_belief(struct worker *worker)
 {
     struct op *op = &worker->op;

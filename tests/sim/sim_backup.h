@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The oracle of backups: what a node told while it served, or what was made of
- * a directory, is the state that one entry left, whole, with the configuration
- * of that entry; and a file that was damaged anywhere is refused with a
- * reason. */
+/* The oracle of backups: what a serving node sent, or what was made of a
+ * directory, is the complete state that one entry left, with the configuration
+ * of that entry. A file with any damage is refused with a reason. */
 
 #ifndef HASP_TESTS_SIM_SIM_BACKUP_H
 #define HASP_TESTS_SIM_SIM_BACKUP_H
@@ -13,29 +12,29 @@
 #include "storage/table.h"
 #include "tests/sim/sim.h"
 
-/* A file. */
+/* A backup file. */
 struct sim_backup {
-    uint32_t life; /* Of the node that it is from. */
+    uint32_t life; /* Life of the node that it is from. */
     uint64_t log_index;
     uint64_t term;
     struct buffer bytes;
 };
 void sim_backup_done(struct sim_backup *backup);
 
-/* The state in a file, which is good. */
+/* The state in an intact file. */
 struct sim_state {
     struct lockfsm *fsm;
     struct table *table;
 };
-/* False, and the run has failed, if it cannot be loaded. */
+/* False, and the run has failed, if the file cannot be loaded. */
 bool sim_state_load(struct sim *sim, struct bytes file,
                     struct sim_state *ret_state);
 void sim_state_done(struct sim_state *state);
 
-/* It was told, or written, as good. 'who' is for people. */
+/* Checks a file that was sent, or written, as intact. 'who' is for people. */
 void sim_backup_check(struct sim *sim, const char *who,
                       const struct sim_backup *backup);
-/* Flips a bit of the bytes, or takes some off or adds some. */
+/* Flips a bit of the bytes, or removes some or adds some. */
 void sim_backup_damage(struct sim *sim, struct buffer *bytes);
 
 #endif /* HASP_TESTS_SIM_SIM_BACKUP_H */

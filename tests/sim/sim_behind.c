@@ -12,10 +12,10 @@
 #include "tests/sim/sim_worker.h"
 
 #define BEFORE_NS (2 * SIM_S)
-/* It is away for so long, and a second time for so long at most. */
+/* The longest time that it is away; it may be away twice. */
 #define AWAY_NS (10 * SIM_S)
 #define CATCH_UP_NS (10 * SIM_S)
-/* Who dies when nothing is on its way to it needs no more than this. */
+/* If it dies when nothing is on its way to it, it needs no longer than this. */
 #define CATCH_UP_AGAIN_NS (5 * SIM_S)
 #define DEATHS_MAX 4
 /* Calls on files of a start and an installation. */
@@ -56,8 +56,7 @@ static bool is_watched(struct sim *sim, const struct sim_node *node)
     return false;
 }
 
-/* A voter that follows and that somebody watches, if there is one; else
- * 'other'. */
+/* A following voter with a watcher, if there is one; else 'other'. */
 static struct sim_node *choose_watched(struct sim *sim, struct sim_node *other)
 {
     struct replica_members members;
@@ -77,7 +76,7 @@ static uint64_t applied(struct sim_node *node)
     return core != NULL ? lockfsm_applied_index(core_state(core)) : 0;
 }
 
-/* Starts it again and again; each time it dies within some calls. */
+/* Starts it again and again; each time it dies within a few calls. */
 static void die_some_times(struct sim *sim, struct sim_node *node)
 {
     struct files_machine *files = sim_node_disk(node)->files;
@@ -108,7 +107,7 @@ static void check_catches_up(struct sim *sim, struct sim_node *node,
     }
 }
 
-/* From the others: its clients, and who watches there, still reach it. */
+/* Cuts it off from the other nodes: its clients and watchers still reach it. */
 static void cut_off(struct sim *sim, struct sim_node *node, bool is_cut)
 {
     uint32_t here = sim_node_host(node)->number;
@@ -120,7 +119,7 @@ static void cut_off(struct sim *sim, struct sim_node *node, bool is_cut)
     }
 }
 
-/* Until the leader's log begins behind what the node has. */
+/* Waits until the leader's log begins after what the node has. */
 static void wait_for_trim(struct sim *sim, uint64_t has)
 {
     uint64_t until_ns = sim->now_ns + AWAY_NS;
@@ -164,7 +163,7 @@ static void be_cut_off(struct sim *sim, struct sim_node *node)
 
 void sim_behind(struct sim *sim)
 {
-    /* Who died before is back by then. */
+    /* Nodes that died before are back by then. */
     sim_run_until(sim, sim->now_ns + BEFORE_NS, NULL);
     struct sim_node *node = sim_behind_choose(sim);
     if (node == NULL || sim->has_failed || !sim_chance(sim, 0.8)) {

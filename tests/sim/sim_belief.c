@@ -13,7 +13,7 @@
 struct comparison {
     struct sim *sim;
     const struct sim_belief *belief;
-    uint32_t slots; /* Other owners of the semaphore. */
+    uint32_t slots; /* Slots that other owners of the semaphore use. */
 };
 
 static bool is_same_owner(const struct sim_belief *a,
@@ -22,8 +22,9 @@ static bool is_same_owner(const struct sim_belief *a,
     return a->session == b->session && strcmp(a->tag, b->tag) == 0;
 }
 
-/* Whoever calls RELEASEIF has to know that the holder has stopped. Where it has
- * not, it goes on believing until its next heartbeat tells, and no longer. */
+/* The caller of RELEASEIF has to know that the holder has stopped. If it has
+ * not, the holder believes until its next heartbeat is answered, and no
+ * longer. */
 static bool is_excused(struct sim *sim, const struct sim_belief *belief)
 {
     uint64_t index = sim_history_taken(

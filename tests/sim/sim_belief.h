@@ -14,19 +14,19 @@
 
 struct sim_client;
 
-/* One owner's belief in one lock; all borrowed. */
+/* One owner's belief in one lock; everything is borrowed. */
 struct sim_belief {
     struct sim_client *client;
     uint64_t session;
     const char *tag;
     uint32_t lock;
     enum lock_mode mode;
-    uint64_t token; /* An upgrade may have brought a later one. */
+    uint64_t token; /* An upgrade may have brought a later token. */
 };
 typedef void sim_belief_fn(void *data, const struct sim_belief *belief);
 
-/* Looks at all beliefs of a client after it has worked: overlapping ones do so
- * at the beginning of one of them, and beliefs begin in no other way. */
+/* Checks all beliefs of a client after it has worked: beliefs that overlap do
+ * so when one of them begins, and beliefs begin in no other way. */
 void sim_beliefs_check(struct sim_client *client);
 /* An entry has ended a hold; not by an upgrade. */
 void sim_beliefs_end(struct sim *sim, uint64_t log_index, struct bytes lock,

@@ -45,8 +45,8 @@ static struct sim_hold *any_hold(struct sim_caller *caller)
     return NULL;
 }
 
-/* Under its own name it may hold the lock already, and then asks for the same
- * again: in which mode? NULL: it does not. */
+/* The mode in which the caller's own name already holds the lock, since the
+ * next request must repeat it; NULL: it does not hold it. */
 static const enum hasp_mode *held_mode(const struct sim_caller *caller,
                                        uint32_t lock)
 {
@@ -99,7 +99,8 @@ static void begin(struct sim_caller *caller, enum call_kind kind)
     caller->call = (struct client_call){.done = told, .data = caller};
 }
 
-/* 'error' is that of machine_...(): there is memory, so the call has begun. */
+/* 'error' is the result of machine_...(): memory is sufficient, so the call has
+ * begun. */
 static void begun(struct sim_caller *caller, bool has_number, int error)
 {
     struct sim_program *program = caller->program;
@@ -133,7 +134,7 @@ static void acquire(struct sim_caller *caller)
                               &caller->options, &caller->call, now(caller)));
 }
 
-/* Belief in it ends here, whatever will be answered. */
+/* Belief ends here, whatever the answer will be. */
 static void release(struct sim_caller *caller, struct sim_hold *held)
 {
     struct hasp_hold *hold = held->hold;
@@ -149,7 +150,7 @@ static void release(struct sim_caller *caller, struct sim_hold *held)
                               now(caller)));
 }
 
-/* However often its owner has acquired it, it is one hold. */
+/* However often its owner has acquired the lock, it is one hold. */
 static void set_mode(struct sim_caller *caller, const struct sim_hold *held,
                      enum hasp_mode mode)
 {
@@ -213,7 +214,7 @@ static void ask(struct sim_caller *caller, enum call_kind kind)
                             &caller->call, now(caller)));
 }
 
-/* NOTE, and what an operator does to a hold, asked for by its owner. */
+/* NOTE, and what an operator does to a hold, requested by its owner. */
 static void ask_about(struct sim_caller *caller, enum call_kind kind,
                       const struct sim_hold *held)
 {
@@ -279,7 +280,7 @@ static void choose_mode(struct sim_caller *caller, uint32_t lock)
     }
 }
 
-/* Another lock with it; both exclusive. */
+/* Adds a second lock to the request; both are exclusive. */
 static void choose_second(struct sim_caller *caller)
 {
     uint32_t second = (uint32_t)prng_below(&caller->program->sim->prng,
@@ -327,8 +328,8 @@ static void choose_acquire(struct sim_caller *caller)
     acquire(caller);
 }
 
-/* As choose_acquire(), in a run of pairs: mostly under its own name, and what
- * it holds already, with whatever options. */
+/* As choose_acquire(), in a run of pairs: mostly under its own name, for locks
+ * that it already holds, with any options. */
 static void choose_own(struct sim_caller *caller, uint32_t lock)
 {
     struct sim *sim = caller->program->sim;
@@ -388,8 +389,8 @@ static void choose_while_holding(struct sim_caller *caller)
     }
 }
 
-/* In a run of pairs: what becomes of a hold of its own name while it asks for
- * it again, and what an operator may do to it. */
+/* In a run of pairs: the caller repeats its request for a hold of its own name,
+ * and an operator acts on it. */
 static void choose_about_own(struct sim_caller *caller)
 {
     struct sim *sim = caller->program->sim;
@@ -533,7 +534,7 @@ static bool is_waiting(const struct sim_caller *caller)
            caller->options.wait_ms != 0 && !caller->is_interrupted;
 }
 
-/* Who has waited for a while may be interrupted, as by a signal. */
+/* A call that has waited for a while may be interrupted, as by a signal. */
 static void may_interrupt(struct sim_caller *caller)
 {
     struct sim *sim = caller->program->sim;

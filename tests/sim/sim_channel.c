@@ -61,7 +61,7 @@ static void dial(struct sim_channel *channel)
     channel->give_up_ns = sim->now_ns + CONNECT_NS;
 }
 
-/* Says who it is, before anything else is asked. */
+/* Authenticates before the first request. */
 static void authenticate(struct sim_channel *channel)
 {
     struct sim *sim = channel->sim;
@@ -141,7 +141,8 @@ bool sim_channel_feed(struct sim_channel *channel, const struct sim_news *news)
         break;
     default:
         if (!channel->is_open) {
-            next_in_turn(channel); /* Nobody listens there: the next one may. */
+            next_in_turn(
+                channel); /* Nobody listens there; the next node might. */
         }
         sim_net_close(channel->sim, channel->wire, 0, 0);
         forget(channel);
@@ -150,7 +151,7 @@ bool sim_channel_feed(struct sim_channel *channel, const struct sim_news *news)
     return true;
 }
 
-/* Cuts whatever comes first. */
+/* Parses the first reply of any kind. */
 static bool take_any(struct sim_channel *channel)
 {
     if (channel->input.size == 0) {
@@ -211,7 +212,7 @@ bool sim_channel_take(struct sim_channel *channel)
     return false;
 }
 
-/* Not by chance: each node has its turn. */
+/* Not at random: each node has its turn. */
 static void next_in_turn(struct sim_channel *channel)
 {
     channel->next_node = (channel->wire->host[1] + 1) %

@@ -15,28 +15,29 @@
 
 struct sim_channel {
     struct sim *sim;
-    struct sim_host *host; /* Of the client. */
+    struct sim_host *host; /* The client's host. */
     struct sim_wire *wire; /* NULL: closed. */
     bool is_open;
-    const struct sim_identity *who; /* Shown by the next connection; NULL: what
-                                       the client shows. */
-    bool is_authenticating; /* AUTH is under way, not the owner's request. */
+    const struct sim_identity
+        *who; /* Identity of the next connection; NULL: the client's. */
+    bool is_authenticating; /* AUTH is in progress, not the owner's request. */
     bool is_authenticated;
-    uint64_t attached; /* The session it acts for; 0. */
+    uint64_t attached; /* Session that it acts for; 0: none. */
     struct buffer input;
     struct buffer output;
     struct resp_reply reply;
-    bool is_waiting;         /* A request is under way. */
-    uint64_t give_up_ns;     /* True time. */
-    uint64_t not_before_ns;  /* Next try. */
-    struct lease_clock sent; /* The client's clock when it was sent ... */
-    uint64_t sent_ns;        /* ... true time, ... */
-    uint64_t sent_newest;    /* ... and the newest entry then. */
-    uint64_t asked_newest;   /* Likewise when it was sent first. */
-    uint64_t sent_applied;   /* By the node, when it was sent. */
-    uint32_t next_node;      /* Told by MOVED, + 1; 0: any. */
-    /* Looks at channel->reply: true if that was no answer but a push; NULL:
-     * what is pushed is passed over. */
+    bool is_waiting;        /* A request is in progress. */
+    uint64_t give_up_ns;    /* True time. */
+    uint64_t not_before_ns; /* Time of the next try. */
+    struct lease_clock
+        sent;             /* The client's clock when the request was sent ... */
+    uint64_t sent_ns;     /* ... true time, ... */
+    uint64_t sent_newest; /* ... and the newest entry then. */
+    uint64_t asked_newest; /* The newest entry when it was first sent. */
+    uint64_t sent_applied; /* What the node had applied when it was sent. */
+    uint32_t next_node;    /* From MOVED, + 1; 0: any. */
+    /* Examines channel->reply: true if it was a push, not an answer; NULL:
+     * pushes are ignored. */
     bool (*pushed)(struct sim_channel *channel);
 };
 
@@ -44,27 +45,27 @@ void sim_channel_init(struct sim_channel *channel, struct sim *sim,
                       struct sim_host *host);
 void sim_channel_done(struct sim_channel *channel);
 void sim_channel_close(struct sim_channel *channel);
-/* Connects if need be; true if a request can be sent now. */
+/* Connects if necessary; true if a request can be sent now. */
 bool sim_channel_is_ready(struct sim_channel *channel);
-/* Begins a request of 'count' arguments in channel->output. */
+/* Starts a request of 'count' arguments in channel->output. */
 void sim_channel_begin(struct sim_channel *channel, uint64_t count);
 void sim_channel_word(struct sim_channel *channel, const char *text);
 void sim_channel_number(struct sim_channel *channel, uint64_t number);
-/* Sends it, at the client's clock 'now'; to be answered within 'wait_ns'. */
+/* Sends it at the client's clock 'now'; the answer is due within 'wait_ns'. */
 void sim_channel_send(struct sim_channel *channel, struct lease_clock now,
                       uint64_t wait_ns);
-/* Takes news of its wire; true if it was for it. */
+/* Handles news of its wire; true if the news was for it. */
 bool sim_channel_feed(struct sim_channel *channel, const struct sim_news *news);
-/* Cuts a whole reply off the input into channel->reply; true if there is one.
- * It is gone with the next sim_channel_take(). */
+/* Moves a complete reply from the input into channel->reply; true if there is
+ * one. The next sim_channel_take() overwrites it. */
 bool sim_channel_take(struct sim_channel *channel);
-/* The error word of the reply, "" if it is no error. */
+/* The error word of the reply; "" if it is not an error. */
 const char *sim_channel_error(struct sim_channel *channel, char word[32]);
-/* Goes elsewhere if the answer has not come in time. */
+/* Changes to another node if the answer is late. */
 void sim_channel_watch(struct sim_channel *channel);
-/* Asks again later. */
+/* Repeats the request later. */
 void sim_channel_later(struct sim_channel *channel, uint64_t ns);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_channel_next(const struct sim_channel *channel);
 
 #endif /* HASP_TESTS_SIM_SIM_CHANNEL_H */

@@ -31,13 +31,13 @@ struct past_entry {
     uint64_t hash; /* Of type and body. */
     uint64_t effects_hash;
     uint64_t state_hash;
-    uint64_t uses_hash; /* Of what users use of their quotas. */
+    uint64_t uses_hash; /* Hash of the use that users make of their quotas. */
     bool has_command;
 };
 
 struct past_term {
     uint64_t leader;     /* Its machine, from 1; 0: none yet. */
-    uint64_t started_ns; /* Its process; 0: nothing has left it yet. */
+    uint64_t started_ns; /* Its process; 0: it has not sent anything yet. */
 };
 
 /* The members from an entry on. */
@@ -48,9 +48,9 @@ struct past_members {
 
 /* A life of the cluster. */
 struct check_life {
-    uint64_t offset; /* Of places from indexes. */
+    uint64_t offset; /* Difference between places and indexes. */
     uint64_t began;  /* The place of its first state; 0: a new cluster. */
-    uint64_t ended;  /* Of its last entry, once it is over. */
+    uint64_t ended;  /* Place of its last entry, once it is over. */
     uint64_t token_base;
     struct past_term *terms;
     uint64_t term_capacity;
@@ -74,12 +74,12 @@ struct sim_check {
     struct sim_counted *counted;
     struct sim_slow *slow;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
-    uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
+    uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last check. */
     uint64_t started_ns[SIM_NODE_MAX];
     struct replica_members members; /* The newest that were applied. */
-    uint32_t level;                 /* Of the cluster. */
-    /* A node that understands no more than this level could not apply this
-     * entry, as the first that tried; 0: none. */
+    uint32_t level;                 /* Feature level of the cluster. */
+    /* The first node that tried could not apply this entry because it
+     * understands no higher level than this; 0: none. */
     uint64_t too_old_index;
     uint32_t too_old_level;
 };
@@ -125,7 +125,7 @@ static struct check_life *life_of(struct sim_check *check,
     return &check->life[sim_node_life(node)];
 }
 
-/* The last place of a life that is over. */
+/* The last place of a former life. */
 static uint64_t end_of(const struct sim *sim, uint32_t life)
 {
     return life < sim->life ? sim->check->life[life].ended : UINT64_MAX;
@@ -214,8 +214,8 @@ void sim_check_too_old(struct sim *sim, struct sim_node *node)
     if (level < check->level || sim_node_is_former(node)) {
         return;
     }
-    /* It may be the first to apply what raises the level, if it was of that
-     * level when it logged it: who applies it next will show. */
+    /* It may be the first to apply the entry that raises the level, if it had
+     * that level when it logged it. The next node that applies it will show. */
     if (applied != check->newest) {
         fail_too_old(sim, level);
     }
@@ -291,8 +291,8 @@ static uint64_t hash_effects(const struct effects *effects)
     return hash;
 }
 
-/* Counted as it comes and goes, and counted anew by who starts or installs a
- * snapshot. */
+/* Maintained as use changes, and counted afresh by a node that starts or
+ * installs a snapshot. */
 static uint64_t hash_uses(struct sim *sim, const struct lockfsm *fsm)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -376,7 +376,7 @@ bool sim_check_was_voter(const struct sim *sim, uint64_t id, bool is_voter,
     return is_found;
 }
 
-/* Tokens of a life begin above all of those before it. */
+/* Tokens of a life begin above all tokens of earlier lives. */
 static void check_token_base(struct sim *sim, const struct lockfsm *fsm)
 {
     struct check_life *life = &sim->check->life[sim->life];
@@ -405,7 +405,7 @@ void sim_check_begin_life(struct sim *sim, uint64_t log_index, uint32_t level)
     CHECK(sim->life + 1 < SIM_LIFE_MAX);
     check->life[sim->life].ended = check->newest;
     struct check_life *life = &check->life[++sim->life];
-    /* A directory may have had more than was committed. */
+    /* A directory may have contained more than was committed. */
     life->began = u64_max(check->newest + 1, log_index);
     life->offset = life->began - log_index;
     check->too_old_index = 0;
@@ -445,8 +445,8 @@ bool sim_check_state_at(const struct sim *sim, uint32_t life,
     return past->term == term;
 }
 
-/* The hash is that of the state, which has to be encoded for it: what costs the
- * most of all that is looked at is done once. */
+/* The hash of the state needs its encoding, which is the most expensive check,
+ * so it is done once. */
 static void look_at_state(struct sim *sim, struct sim_node *node,
                           uint64_t state_hash)
 {
@@ -458,7 +458,8 @@ static void look_at_state(struct sim *sim, struct sim_node *node,
                  sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
         return;
     }
-    /* The cast is for what it keeps of its walk; the state stays as it is. */
+    /* The cast is for the state of the walk, which the digest keeps; the lock
+     * state does not change. */
     if (lockfsm_digest((struct lockfsm *)fsm) != state_hash) {
         sim_fail(sim, ORACLE_EQUALITY,
                  "the digest is that of the state: %s at index %" PRIu64
@@ -476,8 +477,8 @@ static void look_at_state(struct sim *sim, struct sim_node *node,
     }
 }
 
-/* Neither the one who proposed the entry nor the one who has applied it was too
- * old for it. */
+/* Neither the proposer of the entry nor the node that applied it was too old
+ * for it. */
 static void look_at_level(struct sim *sim, struct sim_node *node,
                           const struct replica_entry *entry,
                           const struct effects *effects)
@@ -486,7 +487,7 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
     uint32_t level = lockfsm_feature_level(core_state(sim_node_core(node)));
     uint64_t place = sim_check_place(sim, node, entry->log_index);
     if (level > check->level) {
-        /* By BEGIN it was not raised. */
+        /* BEGIN did not raise it. */
         sim->stats.raised += entry->log_index > 3;
         check->level = level;
     }
@@ -518,7 +519,7 @@ static void fail_uses(struct sim *sim, const struct sim_node *node,
              sim_node_host((struct sim_node *)(uintptr_t)node)->name, place);
 }
 
-/* The first node to apply it writes it down. */
+/* The first node that applies it records it. */
 static void write_entry(struct sim *sim, struct sim_node *node, uint64_t place,
                         const struct replica_entry *entry,
                         const struct effects *effects,
@@ -574,8 +575,8 @@ static void compare_entry(struct sim *sim, const struct sim_node *node,
     }
 }
 
-/* What a node of a former life applies that nobody has applied before it is
- * judged by nobody: it can tell it to nobody either, since it does not lead. */
+/* An entry that a node of a former life applies first is not judged: the node
+ * cannot report it either, since it does not lead. */
 void sim_check_applied(void *data, uint64_t log_index,
                        const struct effects *effects)
 {
@@ -611,8 +612,8 @@ void sim_check_applied(void *data, uint64_t log_index,
     }
 }
 
-/* A single voter leads before its term is on disk, and nothing leaves it until
- * then: if it dies before, it may lead in that term again. */
+/* A single voter leads before its term is on disk, and sends nothing until
+ * then. If it dies before, it may lead in that term again. */
 static void look_at_reign(struct sim *sim, struct sim_node *node, uint64_t term,
                           struct past_term *reign)
 {
@@ -660,8 +661,8 @@ static void look_at_leadership(struct sim *sim, struct sim_node *node)
     }
 }
 
-/* Whose state it has the node knows from then on, also if it came to it by a
- * snapshot. */
+/* From then on the node knows the cluster whose state it has, also if the state
+ * came in a snapshot. */
 static void look_at_cluster(struct sim *sim, struct sim_node *node,
                             const struct lockfsm *fsm)
 {
@@ -743,18 +744,19 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
     own->has_cluster_id = true;
 }
 
-/* For so long a process may measure before it knows how fast the others' clocks
- * are: two windows (core/members/clock_rate.h), and who was silent in one. */
+/* The time that a process may need to measure the clocks of the others: two
+ * windows (core/members/clock_rate.h), and one of the others may have been
+ * silent in one of them. */
 #define MEASURING_NS (25 * NS_PER_S)
 
-/* The process has run for so long that it can measure and be measured. */
+/* The process has run long enough to measure and be measured. */
 static bool is_measured(struct sim *sim, const struct sim_host *host)
 {
     return sim->now_ns - sim->check->started_ns[host->number] >= MEASURING_NS;
 }
 
 /* True if the clocks of more than half of the other voters are faster by more
- * than this, or slower; with 'is_sure': and the others must know it. */
+ * than this, or slower. With 'is_sure' the others must know it, too. */
 static bool is_off(struct sim *sim, const struct replica_members *members,
                    const struct sim_host *host, uint64_t percent, bool is_sure)
 {

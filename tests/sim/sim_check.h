@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The oracles that look at the nodes: one committed history.
+/* The oracles that check the nodes: one committed history.
  *
- * The first node to apply an entry writes it into the history, with what it did
- * (effects), and the state's hash after it; each other node that applies it
- * must do the same. From the effects a model of its own is kept (who holds what
- * since when, who waits, which session has ended, which numbered request had
- * which result), against which states, answers and reads are held.
+ * The first node that applies an entry records it in the history, with its
+ * effects and the hash of the state after it. Each other node that applies it
+ * must do the same. The effects maintain a separate model (who holds what since
+ * when, who waits, which session has ended, which numbered request had which
+ * result), against which states, answers and reads are checked.
  *
- * The list of the oracles stands in sim_oracles.h. */
+ * sim_oracles.h lists the oracles. */
 
 #ifndef HASP_TESTS_SIM_SIM_CHECK_H
 #define HASP_TESTS_SIM_SIM_CHECK_H
@@ -25,8 +25,8 @@ struct sim_silence;
 struct sim_check *sim_check_new(struct sim *sim);
 void sim_check_free(struct sim_check *check);
 
-/* A node's life. sim_check_applied is a call of the port: 'data' is the node.
- */
+/* The life of a node. sim_check_applied is a call of the port: 'data' is the
+ * node. */
 void sim_check_node_starts(struct sim *sim, struct sim_node *node);
 void sim_check_node_stops(struct sim *sim, struct sim_node *node);
 void sim_check_applied(void *data, uint64_t log_index,
@@ -41,17 +41,17 @@ bool sim_check_is_member(const struct sim *sim, const struct sim_node *node);
 
 /* The feature level to which the cluster was raised. */
 uint32_t sim_check_level(const struct sim *sim);
-/* The node stops since it cannot understand what it is told. */
+/* The node stops because it cannot understand what it received. */
 void sim_check_too_old(struct sim *sim, struct sim_node *node);
 
-/* Lives. The entries of all of them stand in one order: the place of one is its
- * index and an offset of its life. A restored state has a place of its own,
- * behind all that its cluster's former life has done; the first entry of the
- * new life is the next. What is asked, and when, is told by places. */
+/* Lives. The entries of all lives form one order: the place of an entry is its
+ * index plus an offset of its life. A restored state has its own place, after
+ * everything that the former life has done; the first entry of the new life is
+ * the next. Requests and their times are identified by places. */
 
-/* The newest place: all that is asked from now on must see it. */
+/* The newest place: every later request must see it. */
 uint64_t sim_check_newest(const struct sim *sim);
-/* Of an entry of the node's life; of life 'life'. */
+/* Place of an entry of the node's life; of life 'life'. */
 uint64_t sim_check_place(const struct sim *sim, const struct sim_node *node,
                          uint64_t log_index);
 uint64_t sim_check_place_in(const struct sim *sim, uint32_t life,
@@ -62,8 +62,8 @@ bool sim_check_lives_between(const struct sim *sim, uint64_t from, uint64_t to);
 uint32_t sim_check_life_at(const struct sim *sim, uint64_t place);
 /* Where the tokens of the present life begin; 0: it has not begun. */
 uint64_t sim_check_token_base(const struct sim *sim);
-/* From now on the oracles look at a new life, whose first state has this index
- * and feature level. sim->life counts. */
+/* From now on the oracles check a new life, whose first state has this index
+ * and feature level. sim->life is its number. */
 void sim_check_begin_life(struct sim *sim, uint64_t log_index, uint32_t level);
 /* Its first state has been loaded; 'members' is its configuration. */
 void sim_check_first_state(struct sim *sim, const struct lockfsm *fsm,
@@ -77,7 +77,7 @@ bool sim_check_members_at(const struct sim *sim, uint32_t life,
  */
 bool sim_check_was_voter(const struct sim *sim, uint64_t id, bool is_voter,
                          uint64_t from);
-/* The hash of the state that entry 'log_index' of life 'life' left, of 'term';
+/* The hash of the state after entry 'log_index' of life 'life', and its 'term';
  * false: no node has applied it. */
 bool sim_check_state_at(const struct sim *sim, uint32_t life,
                         uint64_t log_index, uint64_t term, uint64_t *ret_hash);
@@ -90,7 +90,8 @@ struct sim_events *sim_check_events(const struct sim *sim);
 struct sim_silence *sim_check_silence(const struct sim *sim);
 
 /* All nodes run and have applied the same. */
-/* After a calm: does one lead whose clock most voters would not lead by? */
+/* After a calm: fails if a leader has a clock with which most voters would not
+ * lead. */
 void sim_check_clocks(struct sim *sim);
 bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE]);
 

@@ -125,7 +125,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     client->host.wake.run = client_wake;
     client->makes_secret = number % 2 == 0;
     client->line.client = client;
-    /* Operators are rogues, too: there is always one. */
+    /* Operators are rogues, too, so there is always one. */
     client->is_rogue = number == sim->node_count || sim_chance(sim, 0.25);
     if (!client->is_rogue) {
         bool has_many = sim_chance(sim, 0.4);
@@ -153,7 +153,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     return client;
 }
 
-/* What the process has goes with it. */
+/* The memory of the process is lost with it. */
 static void die(struct sim_client *client)
 {
     if (client->is_rogue) {
@@ -285,7 +285,7 @@ void sim_client_drain(struct sim_client *client)
     sim_host_poke(client->sim, &client->host);
 }
 
-/* Its sessions are at rest for good. */
+/* Its sessions have ended for good. */
 static bool is_over(const struct sim_client *client)
 {
     for (uint32_t i = 0; i < client->program_count; i++) {
@@ -352,7 +352,7 @@ static uint64_t not_before(uint64_t at_ns, uint64_t earliest_ns)
     return at_ns > earliest_ns ? at_ns : earliest_ns;
 }
 
-/* To the microsecond: the machines say when. */
+/* To the microsecond: the machines decide when. */
 static void work_programs(struct sim_client *client)
 {
     struct sim *sim = client->sim;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Clients: processes with a clock of their own that start, stop and die. Most
- * run a program that uses the client library (sim_program.h); some are rogues,
- * which speak the protocol by hand (sim_worker.h) and are operators as well.
- * All have a Redis client beside that (sim_redis.h). */
+/* Clients: processes with their own clock that start, stop and die. Most run a
+ * program that uses the client library (sim_program.h). Some are rogues, which
+ * speak the protocol by hand (sim_worker.h) and are operators as well. Each
+ * also has a Redis client (sim_redis.h). */
 
 #ifndef HASP_TESTS_SIM_SIM_CLIENT_H
 #define HASP_TESTS_SIM_SIM_CLIENT_H
@@ -16,7 +16,8 @@ struct sim_identity;
 
 /* The client of that host. */
 struct sim_client *sim_client_of(struct sim *sim, const struct sim_host *host);
-/* What its connections show; chosen anew, since that was not enough. */
+/* Identity of its connections, chosen again because the last one was not
+ * sufficient. */
 const struct sim_identity *sim_client_identity(const struct sim_client *client);
 void sim_client_renew(struct sim_client *client);
 
@@ -28,31 +29,32 @@ struct sim_host *sim_client_host(struct sim_client *client);
 void sim_client_start(struct sim_client *client);
 /* It dies; with 'is_os_down' nobody closes its connections. */
 void sim_client_kill(struct sim_client *client, bool is_os_down);
-/* Stopped, or with 'is_suspended' the whole machine: then CLOCK_MONOTONIC
- * stands still as well. */
+/* Stopped, or with 'is_suspended' the whole machine: then CLOCK_MONOTONIC does
+ * not advance either. */
 void sim_client_pause(struct sim_client *client, bool is_paused,
                       bool is_suspended);
 /* Drops its connections and makes new ones. */
 void sim_client_reconnect(struct sim_client *client);
-/* Begins to come to an end: gives everything back and closes its session. */
+/* Starts to finish: gives everything back and closes its session. */
 void sim_client_drain(struct sim_client *client);
 /* True once it has nothing left. */
 bool sim_client_is_done(const struct sim_client *client);
-/* True if it has been told of all events that it watches. */
+/* True if it has received all events that it watches. */
 bool sim_client_is_told(const struct sim_client *client);
 /* Operations answered since the start of the calm. */
 uint64_t sim_client_progress(const struct sim_client *client);
 void sim_client_reset_progress(struct sim_client *client);
 
-/* Gives each belief that it has at this moment. */
+/* Reports each belief that it has at this moment. */
 void sim_client_beliefs(struct sim_client *client, sim_belief_fn *each,
                         void *data);
 /* True if 'session' is one of the client's. */
 bool sim_client_has(const struct sim_client *client, uint64_t session);
-/* A program of it has that session, and a heartbeat told it since. */
+/* One of its programs has that session, and has received an answer to a
+ * heartbeat since. */
 bool sim_client_has_heard(const struct sim_client *client, uint64_t session,
                           uint64_t index);
-/* A program that runs has it. */
+/* A running program has it. */
 bool sim_clients_run(struct sim *sim, uint64_t session);
 /* True if 'session' is that of a running client. */
 bool sim_clients_use(struct sim *sim, uint64_t session);

@@ -18,14 +18,15 @@ enum said { SAID_VOTE, SAID_ENTRY, SAID_LEADER, SAID_COUNT };
 struct saying {
     uint64_t incarnation;
     uint64_t term[SAID_COUNT];
-    uint64_t number[SAID_COUNT]; /* ENTRY: the index; LEADER: the question. */
+    uint64_t
+        number[SAID_COUNT]; /* ENTRY: the index; LEADER: the read request. */
 };
 
 struct listener {
     struct saying saying[SIM_NODE_MAX]; /* By the other's machine. */
     struct replica_members members;     /* After its last turn. */
-    uint64_t term;                      /* It was looked at as its leader. */
-    uint64_t inherited;                 /* What is behind this is its own. */
+    uint64_t term;                      /* It was checked as its leader. */
+    uint64_t inherited;                 /* Entries after this are its own. */
     uint64_t committed;
     uint64_t confirmed;
 };
@@ -96,7 +97,8 @@ static bool has_said(const struct listener *listener, uint64_t incarnation,
     return has;
 }
 
-/* True if more than half of the voters have, the node itself by 'is_own'. */
+/* True if more than half of the voters have; 'is_own' speaks for the node
+ * itself. */
 static bool is_said(const struct listener *listener,
                     const struct sim_node *node,
                     const struct replica_members *members, enum said said,
@@ -117,7 +119,7 @@ static bool is_said(const struct listener *listener,
     return 2 * have_said > voters;
 }
 
-/* A turn may count first and change the members then. */
+/* A turn may count first and change the members afterwards. */
 static bool is_by_majority(const struct listener *listener,
                            struct sim_node *node, enum said said,
                            uint64_t number, bool is_own)
@@ -152,7 +154,7 @@ static void look_at_commits(struct sim *sim, struct listener *listener,
     const struct replica *replica = core_replica(sim_node_core(node));
     uint64_t committed = replica_commit_index(replica);
     if (committed <= listener->committed || committed <= listener->inherited) {
-        return; /* What an earlier leader had committed. */
+        return; /* An earlier leader had committed it. */
     }
     listener->committed = committed;
     if (!is_by_majority(listener, node, SAID_ENTRY, committed,
@@ -182,7 +184,7 @@ static void look_at_confirmations(struct sim *sim, struct listener *listener,
     }
 }
 
-/* The one that has this directory; NULL: none any more. */
+/* The node that has this directory; NULL: none, no longer. */
 static struct sim_node *holder_of(const struct sim *sim, uint64_t incarnation)
 {
     struct sim_node *holder = NULL;
@@ -194,10 +196,10 @@ static struct sim_node *holder_of(const struct sim *sim, uint64_t incarnation)
     return holder;
 }
 
-/* One that has yet to learn of a replacement knows its number under the old
- * directory, and may have the new one as a guest. The other way round only
- * while its log does not name itself, or it hears no leader: then it may be the
- * one that does not know (core/members/standing.h). */
+/* A node that has yet to learn of a replacement knows the number under the old
+ * directory, and may have the new one as an unlisted peer. The reverse is
+ * allowed only while its log does not name itself, or it hears no leader: then
+ * it may be the node that does not know (core/members/standing.h). */
 static void look_at_links(struct sim *sim, struct sim_node *node)
 {
     struct replica_members members;
