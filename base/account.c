@@ -11,23 +11,24 @@
 #include "base/check.h"
 #include "base/memory.h"
 
-/* Payers that a turn looks at for whether they still owe. */
+/* The most payers whose debts a turn checks. */
 #define OWING_PER_TURN 64
-/* Passing over a payer that owes takes some 20 ns. */
+/* Skipping a payer in debt takes some 20 ns. */
 #define SKIPPED_PER_UNIT 50
 #define ORIGIN_BIT (UINT64_C(1) << 63)
 
 struct account_payer {
     UT_hash_handle by_key;
     uint64_t key;
-    struct list in_ring; /* While claims of it rest, or it owes. */
-    /* Claims that rest: those that have had a turn since, and the others. Of
-     * each the first is served next. */
+    struct list
+        in_ring; /* In the ring while it has resting claims or a debt. */
+    /* Resting claims: those that have had a turn since they rest, and the
+     * others. The first of each list is next. */
     struct list claims;
     struct list fresh;
-    bool was_fresh;       /* The one that was served last. */
-    uint32_t claim_count; /* All that have joined. */
-    int64_t credit;       /* Negative: it owes. */
+    bool was_fresh;       /* The last served claim was a fresh one. */
+    uint32_t claim_count; /* All joined claims. */
+    int64_t credit;       /* Negative: a debt. */
 };
 
 void account_init(struct account *account, uint64_t units,
@@ -65,8 +66,8 @@ void account_done(struct account *account)
     CHECK(account->payers == NULL);
 }
 
-/* A payer without claims is kept as long as it owes, or a connection anew would
- * be the way to be rid of a debt. */
+/* A payer without claims is kept while it has a debt; otherwise reconnecting
+ * would cancel the debt. */
 static void drop_payer(struct account *account, struct account_payer *payer)
 {
     list_remove(&payer->in_ring);
@@ -112,7 +113,7 @@ static struct account_payer *find_payer(struct account *account, uint64_t key)
     return payer;
 }
 
-/* Puts the claim behind the other fresh ones of its payer. */
+/* Puts the claim after the other fresh ones of its payer. */
 static void account_line_up(struct account *account,
                             struct account_claim *claim)
 {
@@ -124,13 +125,14 @@ static void account_line_up(struct account *account,
     list_push_back(&payer->fresh, &claim->in_payer);
 }
 
-/* Takes the claim away from its payer, which leaves the ring with its last. */
+/* Removes the claim from its payer, which leaves the ring with its last claim.
+ */
 static void step_out(struct account_claim *claim)
 {
     list_remove(&claim->in_payer);
     if (!has_claims(claim->payer)) {
         list_remove(&claim->payer->in_ring);
-        /* Credit is for those who wait, so that nobody saves up. */
+        /* Only waiting claims have credit, so that none can save it up. */
         if (claim->payer->credit > 0) {
             claim->payer->credit = 0;
         }
@@ -205,7 +207,7 @@ bool account_rests(const struct account_claim *claim)
     return claim->payer != NULL && !list_is_empty(&claim->in_account);
 }
 
-/* What has come may have done so at any time since all was read. */
+/* The input may have arrived at any time since everything was read. */
 void account_rest(struct account *account, struct account_claim *claim)
 {
     CHECK(claim->payer != NULL);
@@ -271,8 +273,8 @@ static struct account_claim *account_choose(struct account_payer *payer)
                       struct account_claim, in_payer);
 }
 
-/* Serves one request of a claim, which stands behind the others then if it has
- * had its share. */
+/* Serves one request of a claim, which then goes to the end of the line if it
+ * has had its share. */
 static void account_serve_one(struct account *account,
                               struct account_payer *payer, uint64_t now_ns)
 {
@@ -294,13 +296,15 @@ static void account_serve_one(struct account *account,
     }
 }
 
-/* What a payer has in one round; the number of requests that were served. */
+/* Serves a payer's share of one round; returns the number of served requests.
+ */
 static uint32_t serve_payer(struct account *account,
                             struct account_payer *payer, uint64_t now_ns)
 {
     uint32_t count = 0;
     payer->credit += ACCOUNT_QUANTUM;
-    payer->claim_count++; /* Or it might go with its last claim. */
+    payer->claim_count++; /* Otherwise the payer could be freed with its last
+                             claim. */
     while (payer->credit > 0 && has_claims(payer) &&
            (count == 0 || !account_is_spent(account))) {
         account_serve_one(account, payer, now_ns);
@@ -319,7 +323,7 @@ void account_serve(struct account *account, uint64_t now_ns)
     list_init(&round);
     account_start(account);
     do {
-        /* Those that come to rest meanwhile wait for the next round. */
+        /* Claims that begin to rest meanwhile wait for the next round. */
         while (!list_is_empty(&account->ring)) {
             struct list *node = account->ring.next;
             list_remove(node);

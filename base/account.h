@@ -12,7 +12,8 @@
  * a quantum more to spend, and its claims take turns for a quantum each, since
  * it costs as much to send one answer as twenty. One that has just come to rest
  * has every second turn of its payer's [fq_codel, RFC 8290, 4.2, has such new
- * flows first], so that who asks now and then does not wait for all that flood.
+ * flows first], so that a client with few requests does not wait for those that
+ * flood.
  *
  * However little is left, account_serve() makes one whole round, so a request
  * at the head of its claim waits for one round only. A request that costs more
@@ -34,9 +35,9 @@
 #include "base/hash.h"
 #include "base/list.h"
 
-/* A unit is about what a microsecond of work costs. */
+/* A unit is about a microsecond of work. */
 #define ACCOUNT_QUANTUM 50
-/* No payer owes more than this, however dear its requests were. */
+/* The largest debt of a payer, however expensive its requests were. */
 #define ACCOUNT_DEBT_MAX 20000
 
 struct account_claim;
@@ -44,33 +45,32 @@ struct account_claim;
 /* Works for one request of the claim; true if there may be more. */
 typedef bool account_serve_fn(struct account_claim *claim);
 
-/* Zeroed memory is one that has not joined. The owner embeds it. */
+/* Zeroed memory is a claim that has not joined. The owner embeds it. */
 struct account_claim {
     struct account_payer *payer; /* NULL: it has not joined. */
     struct list in_payer;        /* While it rests; likewise: */
     struct list in_account;
-    uint64_t since_ns; /* Input that came then may lie unread. */
-    int64_t credit;    /* Until the next claim of its payer has its turn. */
+    uint64_t since_ns; /* Input that arrived then may be unread. */
+    int64_t credit; /* Left before the next claim of its payer has its turn. */
     account_serve_fn *serve;
 };
 
 struct account {
     struct account_payer *payers; /* Hash table by key. */
-    struct list ring;             /* Payers with claims that rest. */
-    struct list owing;            /* Payers without any, that owe. */
-    /* Claims by 'since_ns': those that have not been served since they rest,
-     * and the others. */
+    struct list ring;             /* Payers with resting claims. */
+    struct list owing;            /* Payers in debt without resting claims. */
+    /* Resting claims by 'since_ns': those that were not served since, and the
+     * others. */
     struct list unserved;
     struct list served;
-    uint64_t units;        /* Of a turn. */
+    uint64_t units;
     int64_t left;          /* In this turn; negative: overdrawn. */
-    uint64_t at_hand;      /* Counted, and charged to nobody yet. */
+    uint64_t at_hand;      /* Counted, not charged to a payer yet. */
     uint64_t clock_at;     /* Up to where time has been charged. */
     uint64_t read_ns;      /* See account_begin(). */
     uint64_t served_count; /* For the metrics. */
-    uint64_t rested_count; /* Claims that came to rest. */
-    /* Units that have passed, by a clock, or NULL: what is charged then is what
-     * was counted. */
+    uint64_t rested_count; /* Claims that began to rest. */
+    /* Clock that counts units, or NULL: then the counted units are charged. */
     uint64_t (*clock)(void);
 };
 
@@ -79,8 +79,8 @@ void account_init(struct account *account, uint64_t units,
 /* All claims have left. */
 void account_done(struct account *account);
 
-/* A turn begins. Input of claims that do not rest now has been read as far as
- * it had come by 'read_ns', which never goes back. */
+/* Begins a turn. All input that claims not resting now had received by
+ * 'read_ns', which never decreases, was read. */
 void account_begin(struct account *account, uint64_t read_ns);
 
 /* The claim's work is charged to the payer with this key from now on. May be
@@ -93,28 +93,28 @@ void account_leave(struct account *account, struct account_claim *claim);
 uint64_t account_key_of_user(uint64_t user);
 uint64_t account_key_of_origin(const char *origin);
 
-/* True if work may be done at once: units are left, and nobody rests. */
+/* True if work may be done at once: units are left, and no claim rests. */
 bool account_is_open(const struct account *account);
 bool account_is_spent(const struct account *account);
-/* The claim has work, and waits for account_serve(). */
+/* The claim has work and waits for account_serve(). */
 void account_rest(struct account *account, struct account_claim *claim);
 bool account_rests(const struct account_claim *claim);
-/* It has none any more. */
+/* The claim has no work left. */
 void account_wake(struct account_claim *claim);
 
-/* Work that is about to be charged begins now. */
+/* Starts measuring work that will be charged. */
 void account_start(struct account *account);
-/* Something was done that is worth so many units. */
+/* Counts 'units' of work. */
 void account_count(struct account *account, uint64_t units);
-/* Charges what was counted since, or the time that has passed if that is
- * more. NULL: to nobody but the turn. */
+/* Charges the counted units or the elapsed time, whichever is more. NULL: to
+ * the turn only. */
 void account_charge(struct account *account, struct account_claim *claim);
 
-/* Serves those that rest: one round, and others while units are left. */
+/* Serves resting claims: one round, and more while units are left. */
 void account_serve(struct account *account, uint64_t now_ns);
 bool account_has_resting(const struct account *account);
-/* All input that had come by then has been read, or its claim has been served
- * since; UINT64_MAX: nobody rests. */
+/* All input that had arrived by then was read, or its claim was served since;
+ * UINT64_MAX: no claim rests. */
 uint64_t account_waiting_ns(const struct account *account);
 
 #endif /* HASP_BASE_ACCOUNT_H */

@@ -12,16 +12,16 @@
 
 #include "base/err.h"
 
-/* True if 'host' is a loopback address, or "localhost": only its own machine
- * reaches it there. */
+/* True if 'host' is a loopback address or "localhost", which only its own
+ * machine can reach. */
 bool address_is_loopback(const char *host);
-/* True of an IPv4 or IPv6 address, false of a name. */
+/* True for an IPv4 or IPv6 address, false for a name. */
 bool address_is_number(const char *host);
-/* Of the other end of a connection, with its end. */
+/* Size of a peer's address, with its NUL. */
 #define ADDRESS_SIZE 64
-/* Whose address that is, for limits: its host without the port; of IPv6 the
- * network of 64 bits, of which everybody has all addresses. The rest of
- * 'ret_origin' is zero. */
+/* The origin of an address, for limits: its host without the port; for IPv6 the
+ * /64 network, since a host can use all its addresses. The rest of 'ret_origin'
+ * is zero. */
 void address_origin(const char *address, char ret_origin[ADDRESS_SIZE]);
 /* Splits "host:port" or "[v6]:port"; HASP_EINVALID. */
 MUST_CHECK int address_split(const char *address, char *ret_host,

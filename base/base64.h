@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Base 64 (RFC 4648, section 4): what JSON has for bytes that are no text. */
+/* Base 64 (RFC 4648, section 4), for bytes in JSON that are not text. */
 
 #ifndef HASP_BASE_BASE64_H
 #define HASP_BASE_BASE64_H
@@ -11,8 +11,8 @@
 
 /* Appends the digits of 'bytes', padded with '='. */
 void base64_put(struct buffer *out, struct bytes bytes);
-/* Appends the bytes that 'text' stands for. False: it is not what base64_put()
- * writes for any bytes, to the letter; 'out' has some of them then. */
+/* Appends the bytes that 'text' encodes. False if it is not exactly what
+ * base64_put() writes for some bytes; 'out' may then contain a part of them. */
 bool base64_get(struct buffer *out, struct bytes text);
 
 #endif /* HASP_BASE_BASE64_H */

@@ -135,8 +135,9 @@ bool hex_get(struct bytes text, uint8_t *out, size_t size)
     return true;
 }
 
-/* Matches one character against the class that starts after '['; tells where
- * the class ends. A class without an end matches as far as it goes. */
+/* Matches one character against the class that starts after '[', and returns
+ * where the class ends. A class without an end extends to the end of the
+ * pattern. */
 static bool match_class(struct bytes pattern, size_t *at, uint8_t character)
 {
     size_t p = *at;
@@ -165,8 +166,8 @@ static bool match_class(struct bytes pattern, size_t *at, uint8_t character)
     return is_match != is_negated;
 }
 
-/* One pass with a single point of return to the last '*': at most
- * pattern.size * text.size steps, whatever a stranger sends. */
+/* One pass with a single point of return to the last '*': at most pattern.size
+ * * text.size steps for any input. */
 bool bytes_match_counted(struct bytes pattern, struct bytes text,
                          uint64_t *steps)
 {

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A run of bytes that somebody else owns. 'data' may be NULL if size is 0. */
+/* A run of bytes that another object owns. 'data' may be NULL if size is 0. */
 struct bytes {
     const uint8_t *data;
     size_t size;
@@ -41,7 +41,7 @@ static inline bool bytes_equal(struct bytes a, struct bytes b)
            (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-/* Orders as memcmp does, a prefix before what it begins. */
+/* Orders like memcmp(), with a prefix before longer runs. */
 int bytes_compare(struct bytes a, struct bytes b);
 
 /* True if 'a' is the ASCII word 'word' (upper case), whatever its case. */
@@ -49,18 +49,17 @@ bool bytes_is_word(struct bytes a, const char *word);
 
 bool bytes_has_prefix(struct bytes a, struct bytes prefix);
 
-/* Takes what stands before the first 'mark' off the beginning of '*rest', and
- * the mark with it; all of it where there is none. */
+/* Removes the bytes before the first 'mark' from '*rest', and the mark; all of
+ * it if there is no mark. */
 struct bytes bytes_cut(struct bytes *rest, char mark);
 
-/* For a message: 40 bytes at most, '?' for what cannot be printed. Returns
- * 'out'. */
+/* For a message: at most 40 bytes, '?' for unprintable ones. Returns 'out'. */
 #define BYTES_SHOWN_SIZE 41u
 const char *bytes_shown(struct bytes a, char out[BYTES_SHOWN_SIZE]);
 
-/* How many bytes at the beginning of 'a', which is not empty, are one character
- * that may stand in a line as it is: 0 for a control character, for what
- * reverses the direction of writing, and for what is no UTF-8. */
+/* The size of the first character of 'a', which is not empty, if a line can
+ * contain it unchanged: 0 for a control character, for one that reverses the
+ * direction of writing, and for invalid UTF-8. */
 size_t bytes_printable(struct bytes a);
 
 /* Parses a decimal unsigned integer without sign, blanks or leading '+'.
@@ -74,15 +73,17 @@ void hex_put(char *out, struct bytes bytes);
  * 'out' left alone or in part written, if 'text' is anything else. */
 bool hex_get(struct bytes text, uint8_t *out, size_t size);
 
-/* What each text that matches a glob begins with; borrowed from 'pattern'. */
+/* The common prefix of all texts that match the glob; borrowed from 'pattern'.
+ */
 struct bytes bytes_fixed(struct bytes pattern);
 /* Matches 'text' against the glob 'pattern' ('*', '?', '[a-z]', '\x'). */
 bool bytes_match(struct bytes pattern, struct bytes text);
-/* Adds the bytes of 'pattern' that were looked at to 'steps'. */
+/* The same; adds the examined bytes of 'pattern' to 'steps'. */
 bool bytes_match_counted(struct bytes pattern, struct bytes text,
                          uint64_t *steps);
 
-/* A growable run of bytes that it owns. Zeroed memory is an empty buffer. */
+/* A growable run of bytes, which the buffer owns. Zeroed memory is an empty
+ * buffer. */
 struct buffer {
     uint8_t *data;
     size_t size;
@@ -101,8 +102,8 @@ static inline struct bytes buffer_bytes(const struct buffer *buffer)
 
 /* For buffer_reserve(): there is too little room for 'size' more bytes. */
 void buffer_grow(struct buffer *buffer, size_t size);
-/* Makes room for 'size' more bytes and returns where they go; the caller then
- * adds what it wrote to 'buffer->size'. */
+/* Makes room for 'size' more bytes and returns their address; the caller then
+ * adds the size that it wrote to 'buffer->size'. */
 static inline uint8_t *buffer_reserve(struct buffer *buffer, size_t size)
 {
     if (size > buffer->capacity - buffer->size) {
@@ -118,7 +119,7 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
 void buffer_put_u8(struct buffer *buffer, uint8_t value);
 void buffer_put_u32(struct buffer *buffer, uint32_t value);
 void buffer_put_u64(struct buffer *buffer, uint64_t value);
-/* A u32 length and then the bytes. */
+/* Appends a u32 length and the bytes. */
 void buffer_put_run(struct buffer *buffer, struct bytes bytes);
 /* Drops 'size' bytes from the front. */
 void buffer_consume(struct buffer *buffer, size_t size);
@@ -147,7 +148,7 @@ static inline struct bytes reader_bytes(struct reader *reader, size_t size)
         return (struct bytes){NULL, 0};
     }
     struct bytes bytes = {reader->at, size};
-    if (size > 0) { /* Else it may be NULL, to which not even 0 is added. */
+    if (size > 0) { /* NULL + 0 is undefined. */
         reader->at += size;
     }
     return bytes;
@@ -192,7 +193,7 @@ static inline uint64_t reader_u64(struct reader *reader)
     struct bytes bytes = reader_bytes(reader, 8);
     return bytes.size == 8 ? load_u64(bytes.data) : 0;
 }
-/* What buffer_put_run() wrote. */
+/* Reads a run that buffer_put_run() wrote. */
 static inline struct bytes reader_run(struct reader *reader)
 {
     uint32_t size = reader_u32(reader);

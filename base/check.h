@@ -2,9 +2,9 @@
 
 /* Assertions that stay on in release builds.
  *
- * CHECK() states what the program itself guarantees; when it fails there is a
- * bug, and stopping is the only safe answer of a node. What the outside can
- * cause (bytes, files, limits, a full disk) is never CHECKed: it is an error,
+ * CHECK() states a guarantee of the program itself. If it fails there is a bug,
+ * and stopping is a node's only safe reaction. Conditions that the outside can
+ * cause (bytes, files, limits, a full disk) are never CHECKed: they are errors,
  * see base/err.h. CHECK_SLOW() walks whole structures and is compiled in only
  * with HASP_CHECK_SLOW (make check, asan, tsan, fuzz and the simulator). */
 

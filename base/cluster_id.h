@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The id of a cluster, by which its members, connections and data directories
- * know that they belong together. All zero: not known yet. */
+/* The id of a cluster, which its members, connections and data directories
+ * share. All zero: not known yet. */
 
 #ifndef HASP_BASE_CLUSTER_ID_H
 #define HASP_BASE_CLUSTER_ID_H

@@ -96,7 +96,7 @@ static void put_run(struct buffer *out, const struct codec_field *field,
     buffer_put_bytes(out, bytes);
 }
 
-/* Begins a run, whose length stands in front; end_run() writes that. */
+/* Begins a run; end_run() writes its length in front. */
 static size_t begin_run(struct buffer *out, uint32_t tag)
 {
     put_head(out, tag, WIRE_RUN, 0);
@@ -107,7 +107,7 @@ static void end_run(struct buffer *out, size_t start)
 {
     uint8_t length[VARINT_SIZE_MAX];
     size_t size = out->size - start;
-    if (size < 0x80) { /* One byte has room for such a length. */
+    if (size < 0x80) { /* The length fits in one byte. */
         out->data[start - 1] = (uint8_t)size;
         return;
     }
@@ -244,7 +244,7 @@ struct item {
     unsigned wire;
     uint64_t number;   /* WIRE_NUMBER */
     struct bytes run;  /* WIRE_RUN */
-    uint64_t position; /* Its place among the items of the same tag. */
+    uint64_t position; /* Its position among the items with the same tag. */
 };
 
 static uint64_t get_varint(struct reader *reader)
@@ -281,8 +281,7 @@ static bool get_item(struct reader *reader, struct item *item)
            (item->wire == WIRE_NUMBER || item->wire == WIRE_RUN);
 }
 
-/* Counts the items of this tag that follow; those behind damage do not count.
- */
+/* Counts the following items with this tag; those after damage do not count. */
 static uint64_t count_items(struct reader reader, uint64_t tag)
 {
     struct item item;
@@ -365,8 +364,8 @@ static bool get_numbers(struct decoding *d, const struct codec_field *field,
     return reader_ok(&reader, true);
 }
 
-/* Reads one more element of an array; the first one takes the memory for the
- * 'more' that follow. */
+/* Reads one more element of an array; the first one also allocates the memory
+ * for the 'more' that follow. */
 static bool get_element(struct decoding *d, const struct codec_field *field,
                         const struct item *item, uint64_t more, void *to)
 {
@@ -465,8 +464,8 @@ static bool is_array(const struct codec_field *field)
            field->type == CODEC_TYPE_LIST;
 }
 
-/* The row of a tag, or NULL. Most often it stands at the place that the tag
- * names; else it is looked for from the one behind 'last' on. */
+/* The row of a tag, or NULL. Usually it is at the position that the tag names;
+ * otherwise it is searched from the row after 'last' on. */
 static const struct codec_field *find_row(const struct codec_message *message,
                                           const struct codec_field *last,
                                           uint64_t tag)

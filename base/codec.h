@@ -5,9 +5,9 @@
  *
  * The bytes are a subset of protobuf's wire format, so that its tools can show
  * them (protoc --decode_raw): a field is a varint of tag and kind, then a
- * varint or a length and so many bytes. What is zero or empty is left out. Tags
- * ascend, and only the parts of one array share a tag; so equal structures have
- * equal bytes. Tags are never used twice.
+ * varint, or a length and that many bytes. Zero and empty fields are omitted.
+ * Tags ascend, and only the parts of one array share a tag; so equal structures
+ * have equal bytes. Tags are never used twice.
  *
  * Reading trusts nothing: a length is compared with what is left, and a count
  * and a size with the field's bound, before memory is taken for it. What the
@@ -55,11 +55,11 @@ struct codec_field {
     uint32_t node_offset;  /* LIST: of the node in the part. */
     uint32_t payer_offset; /* Of a uint64_t: a user's number; 0: none. For whom
                               the field counts (lockfsm/records.def). */
-    uint32_t level;        /* What this field needs; 0: nothing. */
-    uint64_t max;          /* Of the number, size or count; 0: any. */
+    uint32_t level; /* The feature level that this field needs; 0: none. */
+    uint64_t max;   /* Of the number, size or count; 0: any. */
     codec_message_fn *part;
     const char *what;  /* With 'level': in which words it is refused. */
-    const char *trail; /* What a log for people calls it, or NULL. */
+    const char *trail; /* Its name in the operators' log, or NULL. */
 };
 
 struct codec_message {

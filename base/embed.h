@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A file of the tree, in the program as it stands there: a text that ends with
+/* A file of the tree, embedded in the program unchanged: a text that ends with
  * a zero. Its path is from where the compiler runs, and the Makefile says which
  * object has it. */
 

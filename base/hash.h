@@ -2,7 +2,7 @@
 
 /* uthash, with a seeded XXH3 as its hash function, and without its pauses.
  *
- * Of itself uthash doubles its buckets and puts all items anew when one bucket
+ * By default uthash doubles its buckets and rehashes all items when one bucket
  * is full: 50 ms and more for a million. Here a table has one bucket more for
  * every second item that is added, and only the items of one bucket are looked
  * at again for it (linear hashing: W. Litwin, 1980). With n buckets an item is
@@ -29,7 +29,7 @@ uint64_t hash_bytes(const void *data, size_t size);
 
 #define HASH_FUNCTION(key, size, hash) \
     ((hash) = (unsigned)hash_bytes((key), (size)))
-/* Of itself it would exit with 255 and without a word. */
+/* By default it would exit with 255 and without a message. */
 #define uthash_fatal(what) check_failed(__FILE__, __LINE__, what)
 #include <uthash.h>
 
@@ -43,7 +43,7 @@ static inline unsigned hash_bucket(unsigned hash, unsigned bucket_count)
     return bucket < bucket_count ? bucket : bucket & (mask >> 1);
 }
 
-/* One bucket more, if there are too many items for those that there are. */
+/* Adds a bucket if there are too many items for the present ones. */
 void hash_grow(struct UT_hash_table *table);
 
 #undef HASH_TO_BKT
@@ -69,8 +69,8 @@ void hash_grow(struct UT_hash_table *table);
         hash_grow((addhh)->tbl);                \
     } while (0)
 
-/* Each item of the table 'head' with the handle 'handle', in no order. Of the
- * second the body may take the item out. */
+/* Iterates over the items of the table 'head' with the handle 'handle', in no
+ * order. In HASH_FOR_SAFE the body may remove the item. */
 #define HASH_FOR(type, at, head, handle) \
     for (type *at = (head); at != NULL; at = at->handle.next)
 #define HASH_FOR_SAFE(type, at, head, handle) \

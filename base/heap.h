@@ -27,7 +27,7 @@ struct heap {
 void heap_done(struct heap *heap);
 /* Inserts 'node' or, if it is in the heap, moves it to 'key'. */
 void heap_set(struct heap *heap, struct heap_node *node, uint64_t key);
-/* Takes 'node' out; nothing happens if it is in no heap. */
+/* Removes 'node'; does nothing if it is in no heap. */
 void heap_remove(struct heap *heap, struct heap_node *node);
 /* The node with the smallest key, or NULL. */
 struct heap_node *heap_first(const struct heap *heap);

@@ -11,17 +11,17 @@
 
 #define HISTOGRAM_BOUND_COUNT 23
 
-/* The upper bounds, in microseconds; what is longer is counted behind them. */
+/* The upper bounds, in microseconds; longer times are counted after them. */
 extern const uint64_t histogram_bound_us[HISTOGRAM_BOUND_COUNT];
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty histogram. */
 struct histogram {
     uint64_t count[HISTOGRAM_BOUND_COUNT + 1]; /* Each above the one before. */
     uint64_t sum_us;
 };
 
 void histogram_note(struct histogram *histogram, uint64_t ns);
-/* Of all that was noted. */
+/* The number of all recorded times. */
 uint64_t histogram_total(const struct histogram *histogram);
 
 #endif /* HASP_BASE_HISTOGRAM_H */

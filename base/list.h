@@ -55,12 +55,12 @@ static inline void list_remove(struct list *node)
 /* 'head' and not 'list' here: the struct's name must survive the expansion. */
 #define LIST_EACH(node, head) \
     for (struct list *node = (head)->next; node != (head); node = node->next)
-/* The elements themselves, 'at' being a pointer to 'type'. */
+/* Iterates over the elements themselves; 'at' is a pointer to 'type'. */
 #define LIST_FOR(type, at, head, member)                    \
     for (type *at = LIST_ENTRY((head)->next, type, member); \
          &at->member != (head);                             \
          at = LIST_ENTRY(at->member.next, type, member))
-/* Likewise; the current one may be removed and freed. */
+/* The same; the current element may be removed and freed. */
 #define LIST_FOR_SAFE(type, at, head, member)                         \
     for (type *at = LIST_ENTRY((head)->next, type, member),           \
               *at##_next = LIST_ENTRY(at->member.next, type, member); \

@@ -40,7 +40,7 @@ const char *log_level_name(enum log_level level);
 void log_write(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Copies 'text' quoted, and with all escaped that is no printable UTF-8 or
+/* Copies 'text' quoted, escaping everything that is not printable UTF-8 or
  * would reverse the direction of writing, into one of the thread's four
  * buffers, which take turns: for use as an argument of a log line only. */
 const char *log_quote(const char *text);

@@ -15,9 +15,9 @@ void *memory_resize(void *memory, size_t size);
 void *memory_copy(const void *data, size_t size);
 char *memory_text(const char *text);
 
-/* Sees to it that an array has room for 'needed' elements. It grows to twice
- * its size at least, so that adding one by one takes constant time each;
- * 'capacity' is a uint32_t beside it. */
+/* Ensures that an array has room for 'needed' elements. It at least doubles its
+ * size, so that adding elements one by one takes constant time each. 'capacity'
+ * is a uint32_t. */
 #define ROOM(array, capacity, needed) \
     ((array) = memory_room(array, &(capacity), needed, sizeof *(array)))
 void *memory_room(void *array, uint32_t *capacity, uint64_t needed,

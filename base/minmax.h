@@ -17,7 +17,7 @@ static inline uint64_t u64_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* As qsort() wants it: below, at or above 0. */
+/* For qsort(): below, at or above 0. */
 static inline int u64_order(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;

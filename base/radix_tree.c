@@ -11,7 +11,7 @@
 /* The root has no bytes. All others have an item, or two children at least. */
 struct prefix_node {
     struct prefix_node *parent;
-    uint8_t *data; /* Owned; the bytes behind the parent's. */
+    uint8_t *data; /* Owned; the bytes after the parent's. */
     size_t size;
     void *item;                    /* NULL if no string of the set ends here. */
     struct prefix_node **children; /* Owned; sorted by their first bytes. */

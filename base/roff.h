@@ -17,7 +17,7 @@ void roff_put_title(FILE *out, const char *name, int section,
 void roff_put(FILE *out, const char *text, size_t size);
 void roff_put_text(FILE *out, const char *text);
 
-/* Likewise, with what is between `backticks` in bold. */
+/* The same, with text between `backticks` in bold. */
 void roff_put_marked(FILE *out, const char *text, size_t size);
 
 #endif /* HASP_BASE_ROFF_H */

@@ -13,7 +13,7 @@
 #define SHA256_SIZE 32
 #define SHA1_TEXT_SIZE 41
 
-/* HASP_EIO if OpenSSL has no memory, or may not by the machine's policy. */
+/* HASP_EIO if OpenSSL has no memory, or the machine's policy forbids it. */
 MUST_CHECK int sha256(struct bytes bytes, uint8_t out[SHA256_SIZE]);
 /* The digest as 40 hex digits and a zero. Stops where sha256() would fail. */
 void sha1_text(struct bytes bytes, char out[SHA1_TEXT_SIZE]);

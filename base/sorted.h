@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Pointers that are gathered, then sorted by a number each. The number stands
- * beside the pointer, so that sorting very many does not look at what they
- * point to over and over. Zeroed memory is an empty one. */
+/* Pointers that are collected, then sorted by a number. The number is stored
+ * beside the pointer, so that sorting many of them does not read the items
+ * again and again. Zeroed memory is an empty array. */
 
 #ifndef HASP_BASE_SORTED_H
 #define HASP_BASE_SORTED_H
@@ -20,9 +20,9 @@ struct sorted {
 };
 
 void sorted_add(struct sorted *sorted, uint64_t number, void *item);
-/* In ascending order; those of one number in any. */
+/* Sorts in ascending order; items with equal numbers in any order. */
 void sorted_sort(struct sorted *sorted);
-/* Once it is sorted: one of this number, or NULL. */
+/* After sorting: an item with this number, or NULL. */
 void *sorted_find(const struct sorted *sorted, uint64_t number);
 void sorted_done(struct sorted *sorted);
 

@@ -16,7 +16,7 @@ static bool treap_is_before(const struct treap_node *node, struct bytes key,
 
 /* --- The tree ------------------------------------------------------------- */
 
-/* Splits a tree into what is before 'node' and what is behind. */
+/* Splits a tree into the nodes before 'node' and those after it. */
 static void treap_split(struct treap_node *tree, const struct treap_node *node,
                         struct treap_node **before, struct treap_node **behind)
 {
@@ -157,8 +157,9 @@ struct walk {
     void *data;
 };
 
-/* Visits nodes from the beginning on. Only the way to the first of them takes
- * comparisons. The recursion is as deep as the tree, which is not deep. */
+/* Visits nodes from the start on. Only the path to the first of them takes
+ * comparisons. The recursion is as deep as the tree, which is O(log n) on
+ * average. */
 static bool walk_tree(const struct walk *walk, struct treap_node *tree,
                       bool is_behind)
 {

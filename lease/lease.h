@@ -6,11 +6,11 @@
  * newest heartbeat that was answered OK was SENT. The leader counts T from its
  * receipt, so with clocks up to 10 % off on either side the client ends first
  * (0.8 / 0.9 < 1 / 1.1). The smaller remainder of CLOCK_MONOTONIC and
- * CLOCK_BOOTTIME counts: a suspended machine's monotonic clock stands still.
- * Rule 8: with linger, from S0 + 0.8 min(T, linger) the lease is in jeopardy:
- * NOT held, but an answer makes it held again; from S0 + 0.8 T it is lost, and
- * nothing leaves lost. Belief in a hold ends when its RELEASE (or CONVERT
- * SHARED, CLOSE) is sent.
+ * CLOCK_BOOTTIME counts: a suspended machine's monotonic clock stops. Rule 8:
+ * with linger, from S0 + 0.8 min(T, linger) the lease is in jeopardy: NOT held,
+ * but an answer makes it held again; from S0 + 0.8 T it is lost, and nothing
+ * leaves lost. Belief in a hold ends when its RELEASE (or CONVERT SHARED,
+ * CLOSE) is sent.
  *
  *     held --0.8 min(T, linger)--> jeopardy --0.8 T--> lost
  *       ^-------- answered OK --------'
@@ -54,8 +54,8 @@ void lease_beat_sent(struct lease *lease, struct lease_clock at);
  * run out loses it, even if it was answered OK. */
 void lease_answered(struct lease *lease, struct lease_clock sent,
                     uint64_t ttl_ms, uint64_t linger_ms);
-/* Likewise, of a session without end: it is held from now on, until it is
- * refused. */
+/* The same for a durable session: it is held from now on, until it is refused.
+ */
 void lease_answered_endless(struct lease *lease, struct lease_clock sent);
 /* The server said EXPIRED, NOSESSION or BLACKLISTED. */
 void lease_refused(struct lease *lease);

@@ -20,7 +20,7 @@
 struct timed_session {
     UT_hash_handle hh;
     uint64_t id;
-    /* A durable session stands in no heap, and its times are 0. */
+    /* A durable session is in no heap, and its times are 0. */
     bool is_durable;
     uint64_t ttl_ns;
     uint64_t linger_ns; /* 0 if there is no linger. */
@@ -237,7 +237,7 @@ void leases_marked(struct leases *leases, uint64_t session)
     }
 }
 
-/* A mark that stands behind the HEARD in the log is not ended by that. */
+/* A HEARD does not remove a mark that follows it in the log. */
 void leases_unmarked(struct leases *leases, uint64_t session)
 {
     struct timed_session *timed = leases_find(leases, session);

@@ -32,7 +32,7 @@ static inline uint64_t rules_beat_period(uint64_t promised)
     return promised / 5;
 }
 
-/* Rule 9: a session that has been quiet for so long is marked. */
+/* Rule 9: the quiet time after which a session is marked. */
 static inline uint64_t rules_quiet_max(uint64_t ttl)
 {
     return ttl / 4;
@@ -49,7 +49,7 @@ static inline uint64_t rules_redis_px_ns(uint64_t lease_ns)
     return lease_ns > 5000000 ? rules_trusted(lease_ns - 5000000) : 0;
 }
 
-/* What is left of 'length' after 'passed'. */
+/* The rest of 'length' after 'passed'. */
 static inline uint64_t rules_left(uint64_t length, uint64_t passed)
 {
     return length > passed ? length - passed : 0;

@@ -29,7 +29,7 @@ enum span_kind {
     SPAN_QUARANTINE
 };
 
-/* What a span belongs to. Fields that are no part of the identity of its kind
+/* The subject of a span. Fields that are no part of the identity of its kind
  * are 0: a wait is its index and owner, a delay its lock, a hold and its break
  * their lock, session and owner, a blacklisting its index. */
 struct span_key {
@@ -106,7 +106,7 @@ static struct span *spans_obtain(struct spans *spans,
     span->kind = key->kind;
     span->number = key->number;
     memcpy(span->key, bytes.data, bytes.size);
-    /* The key ends with the two strings, each behind its length. */
+    /* The key ends with the two strings, each after its length. */
     const uint8_t *end = span->key + bytes.size;
     span->owner = bytes_of(end - key->owner.size, key->owner.size);
     end = span->owner.data - sizeof(uint32_t);
@@ -136,8 +136,8 @@ static struct span *spans_start(struct spans *spans, const struct span_key *key,
     return span;
 }
 
-/* Starts the span of a hold. A downgrade is told as a grant of the same token,
- * and does not prolong it. */
+/* Starts the span of a hold. A downgrade is reported as a grant of the same
+ * token, and does not prolong it. */
 static void start_hold(struct spans *spans, const struct span_key *key,
                        uint64_t token, uint64_t hold_ms, uint64_t clock_ms,
                        uint64_t end_ns)

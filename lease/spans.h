@@ -56,7 +56,7 @@ uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
 uint64_t spans_break_left(struct spans *spans, struct bytes lock,
                           uint64_t session, struct bytes owner,
                           uint64_t now_ns);
-/* What is left of a hold, as a client may be told it. 'clock_ms' is the log's
+/* The time left of a hold that a client may rely on. 'clock_ms' is the log's
  * clock, plus what a TIME that is under way may add to it. */
 uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
                          uint64_t session, struct bytes owner,

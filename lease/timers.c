@@ -291,7 +291,7 @@ static void propose_time(struct timers *timers, uint64_t now_ns,
     bool is_proposed = propose(data, buffer_bytes(&timers->command));
     leases_marks_proposed(&timers->leases, count, is_proposed);
     if (is_proposed) {
-        /* A TIME counts no more than that. */
+        /* A TIME counts at most one step. */
         CHECK(time.elapsed_ms <= CLOCK_STEP_MS_MAX);
         timers->is_time_in_flight = true;
         timers->in_flight_ms = time.elapsed_ms;

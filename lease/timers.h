@@ -114,7 +114,7 @@ uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
 uint64_t timers_break_left(struct timers *timers, const struct hold *hold,
                            uint64_t now_ns);
 
-/* What is left of the quarantine after a restore. */
+/* Nanoseconds left of the quarantine after a restore. */
 uint64_t timers_quarantine_left(struct timers *timers,
                                 const struct lockfsm *fsm, uint64_t now_ns);
 

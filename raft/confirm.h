@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Confirmation of leadership: numbered questions and who has answered them.
+/* Confirmation of leadership: numbered questions and the members that have
+ * answered them.
  *
  * A leader asks CONFIRM(term, number); a member whose current term is still
  * 'term' answers CONFIRMED(term, number). Before a voter helps to elect another

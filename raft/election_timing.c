@@ -15,9 +15,9 @@
 /* A member that reports a slower flush than this is not waited for. */
 #define FLUSH_TOLD_MAX_MS 4000u
 
-/* The voters that a leader leaves behind stand one after the other. The pause
- * is for one attempt up to the moment in which it is known to the others, but
- * for flushes, which they are told of. */
+/* After a leader's end the voters stand for election one after the other. The
+ * pause covers one attempt until the others know of it, without flushes, which
+ * they learn of separately. */
 #define STAND_FIRST_MS 1
 #define STAND_STEP_MS 20
 
@@ -199,7 +199,7 @@ void election_timing_answered(struct replica *replica, bool is_granted,
 {
     struct election_timing *timing = &replica->timing;
     if (!is_granted) {
-        /* The member cannot be voted for now: others may stand. */
+        /* The member cannot be voted for now: others may stand for election. */
         timing->pledged_to = 0;
     } else if (flush_ms <= FLUSH_TOLD_MAX_MS) {
         timing->others_ms = u64_max(timing->others_ms, flush_ms);

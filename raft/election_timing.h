@@ -9,30 +9,32 @@
  * know at once (T8); when it falls silent, they know after the minimum election
  * timeout. A follower that knows moves Raft's clock forward, so that its wait
  * ends early. The voters take turns in the order of their ids: the first stands
- * at once, each other one a step later. By then it has heard that the voter
- * before it stands, unless that one has died as well or lacks an entry. Raft's
- * random wait would take a third of its range on average, and could still let
- * two voters stand at once. Until there is a leader, later waits are shortened
- * as well, to a random time of a few heartbeats. The same is done for a node
- * that has stood once.
+ * at once, each other one a step later. By then it has heard of the candidacy
+ * of the voter before it, unless that one has died as well or lacks an entry.
+ * Raft's random wait would take a third of its range on average, and could
+ * still let two voters stand at once. Until there is a leader, later waits are
+ * shortened as well, to a random time of a few heartbeats. The same is done for
+ * a node that has stood once.
  *
  * Pledges. An election costs two flushes in sequence: the candidate saves its
  * vote for itself, then a voter saves its vote for the candidate. A node that
  * stands in the meantime only splits the votes, and the next attempt costs two
- * flushes again; on slow disks this could go on for ever. Therefore a candidate
- * that has won its pre-vote announces that it stands, before it saves its vote.
- * Whoever receives the announcement holds still for as long as the save may
- * take: it does not stand, and it refuses pre-votes to others. A node also
- * holds still after it has granted a vote, until the new leader should have
- * been heard, and while it is a candidate itself. A granted pre-vote is a
- * pledge for a moment, too, but only once between two attempts of the node's
- * own, since a candidate that does not win may ask again and again. A pledge
- * ends when the connection to the candidate closes or a leader is heard.
+ * flushes again; on slow disks this could repeat for ever. Therefore a
+ * candidate that has won its pre-vote announces its candidacy before it saves
+ * its vote. A node that receives the announcement holds still for as long as
+ * the save may take: it does not become a candidate, and it refuses pre-votes
+ * to others. A node also holds still after it has granted a vote, until the new
+ * leader should have been heard, and while it is a candidate itself. A granted
+ * pre-vote is a pledge for a moment, too, but only once between two attempts of
+ * the node's own, since a candidate that does not win may ask again and again.
+ * A pledge ends when the connection to the candidate closes or a leader is
+ * heard.
  *
  * Flushes. The caller measures how long a flush takes and reports it with each
- * replica_persisted() and replica_vote_saved(). Members tell each other in the
- * messages of an election, because a candidate may have a slower disk than its
- * voters. A node does not stand while a write of its own is under way.
+ * replica_persisted() and replica_vote_saved(). Members report it to each other
+ * in the messages of an election, because a candidate may have a slower disk
+ * than its voters. A node does not become a candidate while a write of its own
+ * is under way.
  *
  * In Raft, timing affects liveness only. Terms do not race: every attempt,
  * including a candidate's second one, begins with a pre-vote (T16). */
@@ -50,7 +52,8 @@ struct election_timing {
     uint64_t flush_ms;   /* How long a flush takes here, by the latest ones. */
     uint64_t others_ms;  /* The same at the slowest granter of a pre-vote. */
     uint64_t hold_ms;    /* No attempt begins before this time. */
-    uint64_t pledged_to; /* For whom it holds still; itself: it stands; 0. */
+    uint64_t pledged_to; /* The candidate for which it holds still; itself: it
+                            is the candidate; 0: none. */
     uint64_t hurry_ms;   /* Until then each wait is shortened once; ... */
     uint64_t hurried;    /* ... the core's deadline after the last time. */
     bool may_pledge;     /* A pre-vote may be a pledge: none has been yet. */
@@ -59,7 +62,7 @@ struct election_timing {
                               sender's flush. */
 };
 
-/* The longest flush of this election so far, as told to others. */
+/* The longest flush of this election so far, for messages to others. */
 uint64_t election_timing_flush(const struct replica *replica);
 /* Notes how long a flush has taken here. */
 void election_timing_note_flush(struct replica *replica, uint64_t flush_ms);
@@ -69,7 +72,7 @@ uint64_t election_timing_deadline(const struct replica *replica,
 
 /* True if 'from' must not get a pre-vote, whatever its log. */
 bool election_timing_refuses(const struct replica *replica, uint64_t from);
-/* 'from' has announced that it stands: it has won its pre-vote. */
+/* 'from' has announced its candidacy: it has won its pre-vote. */
 void election_timing_stands(struct replica *replica, uint64_t from,
                             uint64_t flush_ms);
 /* This node has granted a pre-vote or a vote. */
@@ -82,7 +85,8 @@ void election_timing_answered(struct replica *replica, bool is_granted,
 void election_timing_vote_saved(struct replica *replica);
 /* At each tick: forgets a leader that has been silent for too long. */
 void election_timing_silence(struct replica *replica);
-/* This node is about to stand; called before the core is told the time. */
+/* This node is about to become a candidate; called before the core gets the
+ * time. */
 void election_timing_attempt(struct replica *replica);
 /* A leader was heard. */
 void election_timing_leader(struct replica *replica);

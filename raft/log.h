@@ -2,11 +2,11 @@
 
 /* The cache of the log: the payload of every entry above the last trimmed one.
  *
- * libraft's step core keeps only the terms of entries; whoever drives it holds
- * what is in them. The slots of entries stand in chunks that never move, so
- * that a long log grows as cheaply as a short one; the bodies of one append lie
- * in one reference-counted block, freed with the last entry that points into
- * it. The cache is bounded by trimming, which follows snapshots.
+ * libraft's step core keeps only the terms of entries; its caller keeps the
+ * payloads. The slots of entries are in chunks that never move, so that a long
+ * log grows as cheaply as a short one; the bodies of one append lie in one
+ * reference-counted block, freed with the last entry that points into it. The
+ * cache is bounded by trimming, which follows snapshots.
  *
  *     base          first = base + 1                    last = base + count
  *      |  (trimmed)  |  slot  |  slot  |  ...  |  slot  |
@@ -26,21 +26,22 @@ struct log_batch;
 
 struct log_slot {
     uint64_t term;
-    uint64_t size_sum; /* Of all bodies ever appended, this one included. */
+    uint64_t
+        size_sum; /* Sum of all bodies ever appended, including this one. */
     const uint8_t *data;
     struct log_batch *batch;
     uint32_t size;
     enum replica_entry_type type;
 };
 
-/* Slots of a chunk; entry i stands in chunk i / LOG_CHUNK. */
+/* Slots of a chunk; entry i is in chunk i / LOG_CHUNK. */
 #define LOG_CHUNK 2048
 
 struct log {
     struct log_slot **chunks;
     uint32_t chunk_count;
     uint32_t chunk_capacity;
-    uint64_t first_chunk; /* The number of the first one that there is. */
+    uint64_t first_chunk; /* The number of the first existing chunk. */
     uint64_t count;
     uint64_t base; /* The index before the first entry. */
 };
@@ -68,7 +69,7 @@ static inline struct log_slot *log_slot(const struct log *log,
                        [log_index % LOG_CHUNK];
 }
 
-/* The term of an entry in the cache, else 0. */
+/* The term of an entry in the cache, otherwise 0. */
 static inline uint64_t log_term(const struct log *log, uint64_t log_index)
 {
     return log_has(log, log_index) ? log_slot(log, log_index)->term : 0;
@@ -79,7 +80,7 @@ static inline uint64_t log_term(const struct log *log, uint64_t log_index)
 struct replica_entry log_entry(const struct log *log, uint64_t log_index);
 
 /* Appends copies of 'count' entries with one allocation for all their bodies.
- * Their 'log_index' is not looked at: they follow log_last(). */
+ * Their 'log_index' is ignored: they follow log_last(). */
 void log_append(struct log *log, const struct replica_entry *entries,
                 uint64_t count);
 

@@ -58,7 +58,7 @@ static bool read_member(struct reader *reader,
     return !reader->is_bad && role <= MEMBER_SPARE;
 }
 
-/* False if the id or an address stands there already: the core refuses such a
+/* False if the id or an address is there already: the core refuses such a
  * configuration. */
 static bool member_is_new(const struct replica_members *members,
                           const struct replica_member *member)

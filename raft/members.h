@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Configurations: who is a member, and since which entry of the log.
+/* Configurations: the members, and the log entry that made them so.
  *
  * Encoded as libraft encodes them (so that the core can decode the entry),
  * followed by what the core does not read:
@@ -10,8 +10,8 @@
  *
  * The history holds each configuration that is in the log, and the newest one
  * before it: for snapshots (the core's own copy is not reliable for that, see
- * README.md T1), for telling the core which one is committed, and for knowing
- * who was promoted last. */
+ * README.md T1), for telling the core which one is committed, and for finding
+ * the member that was promoted last. */
 
 #ifndef HASP_RAFT_MEMBERS_H
 #define HASP_RAFT_MEMBERS_H
@@ -31,7 +31,7 @@ uint32_t members_voter_count(const struct replica_members *members);
  * former one's vote. So it is shown such a member under this id, which no node
  * has. */
 #define MEMBERS_FORMER_SELF UINT64_MAX
-/* What the core of node 'id' with the directory 'incarnation' is shown. */
+/* The view for the core of node 'id' with the directory 'incarnation'. */
 void members_core_view(const struct replica_members *members, uint64_t id,
                        uint64_t incarnation, struct replica_members *ret_view);
 /* A copy of such a view for the core, which takes it over. */
@@ -39,7 +39,7 @@ void members_to_core(const struct replica_members *view,
                      struct raft_configuration *ret_configuration);
 
 struct members_record {
-    uint64_t log_index; /* Of the entry it stands in. */
+    uint64_t log_index;
     struct replica_members members;
 };
 
@@ -53,12 +53,12 @@ void members_history_done(struct members_history *history);
 void members_history_clear(struct members_history *history);
 void members_history_put(struct members_history *history, uint64_t log_index,
                          const struct replica_members *members);
-/* Forgets those from 'from_index' on. */
+/* Drops the records from 'from_index' on. */
 void members_history_truncate(struct members_history *history,
                               uint64_t from_index);
-/* Forgets those that are older than the newest at or below 'log_index'. */
+/* Drops the records older than the newest at or below 'log_index'. */
 void members_history_trim(struct members_history *history, uint64_t log_index);
-/* The newest at or below 'log_index', or NULL. */
+/* The newest record at or below 'log_index', or NULL. */
 const struct members_record *
 members_history_at(const struct members_history *history, uint64_t log_index);
 

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/minmax.h"
 
-/* A part of an AppendEntries, as the core is fed with it. */
+/* A part of an AppendEntries, as it is passed to the core. */
 struct part {
     uint64_t prev_index;
     uint64_t prev_term;
@@ -65,7 +65,7 @@ static void receive_reanchor(const struct replica *replica, struct part *all)
         all->prev_index == snapshot) {
         return;
     }
-    /* The snapshot ends behind the offset. */
+    /* The snapshot ends after the message's start. */
     CHECK(all->prev_index < snapshot);
     uint64_t covered = snapshot - all->prev_index;
     if (covered > all->count) {
@@ -79,8 +79,8 @@ static void receive_reanchor(const struct replica *replica, struct part *all)
 
 /* T12: the core sets its commit index to min(leader's, last entry of the
  * message), which goes BACK if the message ends below what is committed here
- * already (old, or a part of one). Then it is told nothing new. The first entry
- * of the log is the same everywhere and counts as committed, as at its
+ * already (old, or a part of one). Then it gets no new commit index. The first
+ * entry of the log is the same everywhere and counts as committed, as at its
  * start. */
 static uint64_t sound_commit(const struct replica *replica,
                              const struct part *part, uint64_t commit_index)
@@ -139,8 +139,8 @@ static void feed_part(struct replica *replica, uint64_t from,
 
 /* T13: a configuration follows another one in a log only if that one was
  * committed; yet the core, given the newer one, forgets the older without
- * having noted it as committed, and would roll back too far. It is told first,
- * where the message will be found to match. */
+ * having noted it as committed, and would roll back too far. So the core first
+ * gets the commit index of the older one, if the message will match. */
 static void commit_change_before(struct replica *replica,
                                  const struct part *part)
 {
@@ -185,8 +185,8 @@ static int receive_append(struct replica *replica, uint64_t from,
     struct part all = {.prev_index = append->prev_index,
                        .prev_term = append->prev_term};
     if (message->term < replica->core.current_term) {
-        /* The core looks only at the term of such a message, to answer with
-         * ours. */
+        /* The core reads only the term of such a message, to answer with ours.
+         */
         replica->is_answering_stale = true;
         feed_part(replica, from, message, &all);
         replica->is_answering_stale = false;
@@ -252,11 +252,11 @@ static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
     step_send(replica, to, &answer);
 }
 
-/* T14: a member that is no voter by its own log refuses every vote. But who
- * asks for its vote has promoted it; if that entry has not arrived yet and its
- * votes are needed (from one voter to two they always are), nobody can ever be
- * elected to send it. So it votes, by the rules for voters: a vote counts by
- * the candidate's configuration (thesis, 4.1). */
+/* T14: a member that is not a voter by its own log refuses every vote. But the
+ * candidate that requests its vote has promoted it; if that entry has not
+ * arrived yet and its vote is needed (from one voter to two it always is), no
+ * node can ever be elected to send it. So it votes, by the rules for voters: a
+ * vote counts by the candidate's configuration (thesis, 4.1). */
 static bool may_lend_vote(const struct replica *replica, uint64_t from,
                           const struct message *message)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* CRC32C: by the processor's instruction where it has one, else by tables. */
+/* CRC32C: by the processor's instruction if it has one, otherwise by tables. */
 
 #include "storage/crc32c.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Durable operations on files: whole reads and writes, replacing a file,
- * errors told to people. */
+/* Durable operations on files: whole reads and writes, replacing a file, error
+ * messages for people. */
 
 #include "storage/disk.h"
 

@@ -2,10 +2,10 @@
 
 /* Which operations wait for the disk, and since when.
  *
- * Whoever begins something that may wait for the disk enters it here, and takes
- * it out when it has ended. A thread of its own looks at what is entered: an
- * operation that has been under way for DISK_HANGS_NS is told, again whenever
- * it has doubled, and once more when it has ended. So a disk that hangs is told
+ * A caller enters each operation that may wait for the disk here, and removes
+ * it when it has ended. A separate thread checks the operations: one that has
+ * been under way for DISK_HANGS_NS is reported, again whenever that time has
+ * doubled, and once more when it has ended. So a disk that hangs is told
  * whatever else hangs with it.
  *
  * There is one register per process.
@@ -33,14 +33,14 @@ void disk_watch_end(uint32_t place);
  * '*ret_what' says which. */
 uint64_t disk_watch_oldest(const char **ret_what);
 
-/* An operation hangs ('is_over' false), or one that was told has ended. Called
- * by the watching thread. */
+/* An operation hangs ('is_over' false), or a reported one has ended. Called by
+ * the watching thread. */
 typedef void disk_watch_tell_fn(void *data, const char *what, uint64_t age_ns,
                                 bool is_over);
 
 /* Begins to watch. HASP_EREFUSED if no thread can be had. */
 MUST_CHECK int disk_watch_start(disk_watch_tell_fn *tell, void *data);
-/* Nothing is told any more. Does nothing if it was not started. */
+/* Stops the reports. Does nothing if it was not started. */
 void disk_watch_stop(void);
 
 #endif /* HASP_STORAGE_DISK_WATCH_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What storage/ asks of the operating system: the calls on files, and workers.
+/* The services of the operating system that storage/ uses: calls on files, and
+ * workers.
  *
  * There is one port in a process. It is the operating system's, unless a test
  * puts another in its place: the simulator runs the log, the vote, snapshots

@@ -23,7 +23,7 @@
  *             1     per record: its map + 1,
  *             4+k   the key's size and the key,
  *             4+v   the value's size and the value
- *             1     0: no more records
+ *             1     0: end of the records
  *             8     the number of records
  *             16    XXH3-128 (canonical) of all before it
  *
@@ -33,7 +33,7 @@
  * Files are named 'snapshot-<index>-<term>' (16 hex digits each); they are
  * written under a temporary name, flushed, read back and checked, and renamed.
  * Temporary names end in '.tmp'. A writer holds flock() on its temporary file,
- * so that one in use is told from one that a dead process left behind.
+ * so that a file in use is distinguished from one that a dead process left.
  *
  * Threads: all functions touch only their arguments and their own files, so a
  * worker may run them on a read transaction. */

@@ -295,8 +295,8 @@ static int list_folder(const char *folder, bool with_removal,
     return 0;
 }
 
-/* Gives the checked file its name and drops what is older than the newest
- * two. Failing to drop is no failure of the snapshot. */
+/* Gives the checked file its name and drops what is older than the newest two.
+ * A failure to drop is not a failure of the snapshot. */
 static int snapshot_file_publish(const char *folder, const char *temporary_path,
                                  const struct snapshot_header *header,
                                  char why[HASP_WHY_SIZE])

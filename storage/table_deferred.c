@@ -2,7 +2,7 @@
 
 /* A table whose writes are carried out by a worker: storage/table.h.
  *
- * A write transaction gathers what it is told; its commit queues that for the
+ * A write transaction collects its operations; its commit queues them for the
  * thread, which carries it out on the table beneath in one transaction. A read
  * transaction begins where it stands in the queue: at once if that is empty,
  * else the thread opens it, and its first use waits for that. */

@@ -40,8 +40,8 @@ struct lmdb_table {
     struct table table;
     MDB_env *env;
     MDB_dbi dbi[TABLE_MAP_COUNT];
-    /* The file has at least so many bytes, or it was cut: its pages are mapped,
-     * and one beyond its end cannot be read. Changed by the writer. */
+    /* The file has at least this many bytes, or it was truncated: its pages are
+     * mapped, and one beyond its end cannot be read. Changed by the writer. */
     _Atomic uint64_t length;
     atomic_bool is_cut;       /* This has been seen, and logged. */
     atomic_uint reader_count; /* Readers begin here, and end on any thread. */
@@ -93,7 +93,7 @@ static int err_from_mdb(int code)
     }
 }
 
-/* True if there is so much address space. A failed mdb_env_set_mapsize() could
+/* True if that much address space is free. A failed mdb_env_set_mapsize() could
  * not be undone, so this is tried first. */
 static bool has_address_space(size_t size)
 {
@@ -265,8 +265,8 @@ static int check_opened(struct lmdb_table *lmdb, const char *path,
     uint64_t length = 0, needed = 0;
     int code = read_length(lmdb->env, &length);
     if (code != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot look at the table in '%s': %s",
-                 path, strerror(code));
+        snprintf(why, HASP_WHY_SIZE, "cannot read the table in '%s': %s", path,
+                 strerror(code));
         return err_from_mdb(code);
     }
     if (!read_needed(lmdb->env, &needed) || length < needed) {
@@ -318,7 +318,7 @@ static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size)
 static int open_pages(struct lmdb_table *lmdb)
 {
     int dead = 0;
-    /* A reader that a killed process left behind would pin its pages. */
+    /* A reader that a killed process left would pin its pages. */
     int code = mdb_reader_check(lmdb->env, &dead);
     code = code != 0 ? code : open_maps(lmdb);
     return code != 0 ? code : read_free_list(lmdb->env);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What an implementation of storage/table.h provides; private to storage/.
+/* The functions of an implementation of storage/table.h; private to storage/.
  *
  * table.c has checked the arguments before it calls: keys and values have an
  * allowed size, a change comes with a write transaction, a transaction that was

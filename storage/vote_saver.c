@@ -116,7 +116,7 @@ int vote_saver_fd(const struct vote_saver *saver)
 int vote_saver_take(struct vote_saver *saver, struct vote_saved *ret_saved)
 {
     uint64_t count = 0;
-    /* Empties the counter; that there is nothing to read is no error. */
+    /* Empties the counter; an empty counter is not an error. */
     (void)!read(saver->event_fd, &count, sizeof count);
     pthread_mutex_lock(&saver->mutex);
     int error = saver->error;

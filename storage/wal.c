@@ -32,7 +32,7 @@
 #define BUFFER_SIZE_KEPT ((size_t)4 << 20)
 #define BUFFER_SIZE_MIN ((size_t)64 << 10)
 
-/* What a log contains: indexes from 'first' to 'next' - 1. */
+/* The contents of a log: indexes from 'first' to 'next' - 1. */
 struct extent {
     uint64_t first;
     uint64_t next;
@@ -81,7 +81,7 @@ struct wal {
     struct wal_chain chain; /* What the next batch continues. */
     struct extent durable;
     uint64_t write_count;
-    /* Room was asked for, since the queue cannot go on without. */
+    /* Room was requested, since the queue cannot continue without it. */
     bool has_asked;
     bool is_held;
     bool is_awaited; /* The end of a write is signalled by the eventfd. */
@@ -153,7 +153,7 @@ void wal_close(struct wal *wal)
     if (wal == NULL) {
         return;
     }
-    /* A failure no longer matters: no caller was told that the write was
+    /* A failure no longer matters: no caller has learned that the write was
      * durable, and an older mark is as true as a newer one. */
     if (wal->flight.is_on) {
         (void)!wait_for_flight(wal);
@@ -629,7 +629,7 @@ int wal_complete(struct wal *wal, uint64_t *ret_term, uint64_t *ret_index)
     uint64_t count = 0;
     int system_error = 0;
     if (wal->is_awaited) {
-        /* Empties the counter; that there is nothing to read is no error. */
+        /* Empties the counter; an empty counter is not an error. */
         (void)!read(wal->event_fd, &count, sizeof count);
     }
     if (wal->error != 0) {

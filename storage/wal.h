@@ -112,7 +112,7 @@ bool wal_await(struct wal *wal, bool is_awaited);
 /* Takes note of writes that have ended, and starts the next one. Gives the term
  * and index of the newest entry of the log as it is on disk: (0, 0) if that is
  * empty; after a truncation without new entries, the entry before it (its term
- * is 0 if that entry is in the log no more). An error is fatal. */
+ * is 0 if that entry is no longer in the log). An error is fatal. */
 MUST_CHECK int wal_complete(struct wal *wal, uint64_t *ret_term,
                             uint64_t *ret_index);
 
@@ -142,7 +142,7 @@ MUST_CHECK int wal_trim(struct wal *wal, uint64_t up_to_index);
  * when wal_is_busy() is false, and one record: after a crash either all is gone
  * or nothing. */
 void wal_reset_start(struct wal *wal, uint64_t next_index);
-/* Likewise, and waits until it is durable: at a start. */
+/* The same, but waits until it is durable; for the start. */
 MUST_CHECK int wal_reset(struct wal *wal, uint64_t next_index);
 
 /* Bytes on disk of all segments, the prepared one included, for the metrics and

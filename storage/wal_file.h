@@ -6,7 +6,7 @@
  * overwriting blocks that hold data needs no journal of the file system, while
  * blocks that were only reserved would cost half as much again for each write.
  *
- * The mark tells how far the log was durable at some time not long ago. It
+ * The mark records how far the log was durable at some time not long ago. It
  * names a batch by its sequence number, which never goes back (a truncation is
  * a batch, too), so the mark never has to be lowered: a log whose last batch is
  * older than its mark has lost something. Two records, written in turns:

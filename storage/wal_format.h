@@ -111,7 +111,7 @@ static inline uint64_t wal_record_size(uint64_t body_size)
 void wal_record_encode(const struct wal_record *record, struct buffer *out);
 
 /* Writes the header of the batch at 'batch', whose payload of 'payload_size'
- * bytes stands behind the room for the header, and moves the chain on. */
+ * bytes follows the room for the header, and advances the chain. */
 void wal_batch_seal(struct wal_chain *chain, uint8_t *batch,
                     uint32_t payload_size, uint32_t record_count);
 
@@ -121,8 +121,8 @@ void wal_batch_seal(struct wal_chain *chain, uint8_t *batch,
 bool wal_segment_header_decode(struct bytes segment,
                                struct wal_segment_header *ret_header);
 
-/* The record at the front of 'payload', which is moved behind it; the body is
- * borrowed. False if it makes no sense. */
+/* Reads the record at the front of 'payload' and advances past it; the body is
+ * borrowed. False if it is invalid. */
 bool wal_record_decode(struct reader *payload, struct wal_record *ret_record);
 
 enum wal_end {
@@ -141,16 +141,16 @@ struct wal_scan_result {
 /* Called for each record; a non-zero return ends the scan. */
 typedef int wal_scan_fn(void *data, const struct wal_record *record);
 
-/* Goes through the batches of a segment whose header has been checked, and
- * moves the chain on. A batch's records are visited only if all of it checks.
+/* Visits the batches of a segment whose header was checked, and advances the
+ * chain. A batch's records are visited only if the whole batch is valid.
  * Returns what 'visit' returned; 'ret_result' is set in any case, its offset to
  * the batch that was refused. */
 MUST_CHECK int wal_scan(struct wal_chain *chain, struct bytes segment,
                         wal_scan_fn *visit, void *data,
                         struct wal_scan_result *ret_result);
 
-/* Finds a batch header that checks with a sequence of at least 'sequence', at
- * or behind 'offset'. */
+/* Finds a valid batch header with a sequence of at least 'sequence', at or
+ * after 'offset'. */
 bool wal_find_batch(uint64_t log_id, uint64_t sequence, struct bytes segment,
                     uint64_t offset, uint64_t *ret_offset,
                     uint64_t *ret_sequence);

@@ -5,11 +5,11 @@
  * were trimmed, and writes the durable mark, at most every
  * WAL_MARK_INTERVAL_MS.
  *
- * All functions but new and close return at once. What they ask for is told by
- * the eventfd when it is done or has failed. A failure is final, except that a
- * full disk while a segment is prepared is told to who takes it, and may be
- * asked for again; and where no file can be opened since there are too many,
- * that is tried again until one can. */
+ * All functions but new and close return at once. The eventfd reports when
+ * their request is done or has failed. A failure is final, except that a full
+ * disk while a segment is prepared is told to who takes it, and may be asked
+ * for again; and where no file can be opened since there are too many, that is
+ * tried again until one can. */
 
 #ifndef HASP_STORAGE_WAL_KEEPER_H
 #define HASP_STORAGE_WAL_KEEPER_H
@@ -26,7 +26,7 @@ struct wal_keeper_options {
     int event_fd;
     bool is_direct;
     struct wal_mark mark;  /* As on disk. */
-    uint64_t first_number; /* Of the oldest segment. */
+    uint64_t first_number; /* Number of the oldest segment. */
 };
 
 /* HASP_EREFUSED if no thread can be had. */

@@ -341,7 +341,7 @@ static int scan_files(struct loader *loader)
     return 0;
 }
 
-/* Checks that no file behind the end proves that the log once went on. */
+/* Checks that no file after the end proves that the log once continued. */
 static int check_rest(struct loader *loader)
 {
     struct wal_image *image = loader->image;

@@ -4,8 +4,8 @@
  *
  * Reads all segments, checks them (storage/wal_format.h has the rule that tells
  * torn from corrupt), replays truncations, compares with the durable mark and
- * only then repairs: the torn tail becomes zeros, files behind the end go.
- * After it the log on disk is exactly what is given here, durably. */
+ * only then repairs: the torn tail becomes zeros, files after the end are
+ * removed. After it the log on disk is exactly what is given here, durably. */
 
 #ifndef HASP_STORAGE_WAL_LOAD_H
 #define HASP_STORAGE_WAL_LOAD_H
@@ -33,7 +33,7 @@ struct wal_image {
     struct wal_image_segment *segments; /* Those in use; the last is active. */
     size_t segment_count;
     uint64_t tail;       /* Where the next batch goes in the active one. */
-    uint64_t spare_size; /* Of a zeroed one behind it, or 0. */
+    uint64_t spare_size; /* Size of a zeroed one after it, or 0. */
     bool was_torn;
 };
 

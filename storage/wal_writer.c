@@ -18,7 +18,7 @@
 
 /* A write is handed over by 'is_asked', and back by 'done'; between the two the
  * fields below are the worker's, before and after they are the caller's. No
- * mutex: whoever is woken would at once wait for it again. */
+ * mutex: the woken thread would at once wait for it again. */
 struct wal_writer {
     int event_fd;
     struct worker *worker;

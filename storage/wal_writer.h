@@ -4,10 +4,10 @@
  * RWF_DSYNC, or pwrite(2) and fdatasync(2) where that is refused. (io_submit(2)
  * would save a thread, but blocks its caller when the disk hangs.)
  *
- * Whoever opens a writer gives it an eventfd, which it signals when a write has
- * ended, if it is awaited: a caller that turns anyway looks by itself and is
- * spared the wake-up. Errors are errno values; after an error the writer is
- * only closed. */
+ * The caller provides an eventfd, which the writer signals when a write has
+ * ended, if it is awaited: a caller whose loop runs anyway checks by itself and
+ * saves the wake-up. Errors are errno values; after an error the writer is only
+ * closed. */
 
 #ifndef HASP_STORAGE_WAL_WRITER_H
 #define HASP_STORAGE_WAL_WRITER_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Workers: what waits for the disk is done by one of them, step by step, and
- * nobody else waits. What a step is stands in storage/port.h.
+/* Workers: operations that wait for the disk are done by a worker, step by
+ * step, so that no other thread waits. storage/port.h defines a step.
  *
  * A worker is a thread that no signal is delivered to; in the simulator, a task
- * that runs when the simulator decides. So whatever a step shares with others
- * is guarded as between threads, and nobody waits for a worker but by the
- * functions here: the simulator then has it take its steps. */
+ * that runs when the simulator decides. So the data that a step shares is
+ * guarded as between threads, and a caller waits for a worker only with the
+ * functions here: the simulator then lets the worker take its steps. */
 
 #ifndef HASP_STORAGE_WORKER_H
 #define HASP_STORAGE_WORKER_H
@@ -23,7 +23,7 @@ MUST_CHECK static inline int worker_start(const char *name,
     return storage_port->worker_start(name, step, data, ret_worker);
 }
 
-/* There is something to do: it takes another step after this call. */
+/* Wakes the worker, which takes another step after this call. */
 static inline void worker_wake(struct worker *worker)
 {
     storage_port->worker_wake(worker);
