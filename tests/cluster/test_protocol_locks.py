@@ -23,7 +23,7 @@ LOCK_KEYS = "name mode slots holders queue delay_left_ms earliest_ms".split()
 HOLDER_KEYS = (
     "session client address owner value token mode count since_ms lease_left_ms"
 ).split()
-WAITER_KEYS = "session client owner mode index waiting_ms".split()
+WAITER_KEYS = "session client owner mode index waiting_ms user".split()
 
 
 @pytest.fixture
@@ -299,11 +299,12 @@ def test_top_and_graph_tell_who_keeps_whom(client, name):
     ).split()
     lock, wait = plain(top["locks"][0]), plain(top["waits"][0])
     assert list(lock) == (
-        "name grants mode holders queue holder holder_session since_ms"
+        "name grants mode holders queue holder holder_session holder_user since_ms"
     ).split()
     assert (lock["name"], lock["grants"], lock["queue"]) == (name.encode(), 1, 1)
     assert list(wait) == (
-        "name waiting_ms client session owner mode holder holder_session"
+        "name waiting_ms client session user owner mode holder holder_session"
+        " holder_user"
     ).split()
     assert wait["holder_session"] == lock["holder_session"] == one.session
     graph = one.map("LOCK.GRAPH", "PREFIX", name)
