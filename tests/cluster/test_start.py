@@ -179,7 +179,7 @@ def test_a_member_that_was_replaced_keeps_the_others_from_founding_again():
     "old, new, what",
     [
         ("name = test", "name = prod", "cluster.name is 'prod' at node 3"),
-        ("member = 2 127.0.0.1", "member = 2 localhost", "other lines of"),
+        ("member = 2 127.0.0.1", "member = 2 localhost", "different cluster.member"),
     ],
 )
 def test_founders_with_different_configurations_are_told_so(old, new, what):

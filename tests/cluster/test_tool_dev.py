@@ -27,7 +27,7 @@ def test_dev_secure_has_users_certificates_and_no_plain_port(tmp_path):
             assert refused.returncode == 77 and "NOPERM" in refused.stderr
             assert cluster.hasp("--tls", admin, *words).returncode == 0
         plain = cluster.hasp("whoami")
-        assert plain.returncode == 78 and "wants TLS" in plain.stderr
+        assert plain.returncode == 78 and "requires TLS" in plain.stderr
         redis = shlex.split(re.search("redis-cli -p .*", told).group())
         for name, answer in (("demo/y", "OK"), ("y", "NOPERM ")):
             set_ = ["set", name, "1", "nx", "px", "1000"]
