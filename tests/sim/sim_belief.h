@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What clients believe to hold at this moment, by their own clocks, whatever
- * kind of client they are; and the oracles on that:
+/* What clients of every kind believe that they hold at this moment, by their
+ * own clocks; and the oracles on that:
  *
- *     one believer per exclusive lock, as many as slots for a semaphore
- *     the client ends first: what an entry ends, nobody believes in */
+ *   one believer per exclusive lock, as many as slots for a semaphore
+ *   the client ends first: nobody believes in a hold that an entry has ended */
 
 #ifndef HASP_TESTS_SIM_SIM_BELIEF_H
 #define HASP_TESTS_SIM_SIM_BELIEF_H

@@ -26,16 +26,15 @@ struct sim_channel {
     struct buffer input;
     struct buffer output;
     struct resp_reply reply;
-    bool is_waiting;        /* A request is in progress. */
-    uint64_t give_up_ns;    /* True time. */
-    uint64_t not_before_ns; /* Time of the next try. */
-    struct lease_clock
-        sent;             /* The client's clock when the request was sent ... */
-    uint64_t sent_ns;     /* ... true time, ... */
-    uint64_t sent_newest; /* ... and the newest entry then. */
-    uint64_t asked_newest; /* The newest entry when it was first sent. */
-    uint64_t sent_applied; /* What the node had applied when it was sent. */
-    uint32_t next_node;    /* From MOVED, + 1; 0: any. */
+    bool is_waiting;         /* A request is in progress. */
+    uint64_t give_up_ns;     /* True time. */
+    uint64_t not_before_ns;  /* Time of the next try. */
+    struct lease_clock sent; /* Client's clock when it was sent ... */
+    uint64_t sent_ns;        /* ... true time, ... */
+    uint64_t sent_newest;    /* ... and the newest entry then. */
+    uint64_t asked_newest;   /* The newest entry when it was first sent. */
+    uint64_t sent_applied;   /* What the node had applied when it was sent. */
+    uint32_t next_node;      /* From MOVED, + 1; 0: any. */
     /* Examines channel->reply: true if it was a push, not an answer; NULL:
      * pushes are ignored. */
     bool (*pushed)(struct sim_channel *channel);

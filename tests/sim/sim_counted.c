@@ -18,8 +18,7 @@ enum said { SAID_VOTE, SAID_ENTRY, SAID_LEADER, SAID_COUNT };
 struct saying {
     uint64_t incarnation;
     uint64_t term[SAID_COUNT];
-    uint64_t
-        number[SAID_COUNT]; /* ENTRY: the index; LEADER: the read request. */
+    uint64_t number[SAID_COUNT]; /* ENTRY: index; LEADER: request. */
 };
 
 struct listener {

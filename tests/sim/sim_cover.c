@@ -14,7 +14,7 @@
 #include "tests/sim/sim_rights.h"
 #include "tests/sim/sim_users.h"
 
-/* Two faults that are no further apart are a pair. */
+/* Two faults this far apart or closer are a pair. */
 #define PAIR_NS (1 * SIM_S)
 #define LOOK_EVERY_NS (50 * SIM_MS)
 
@@ -226,7 +226,8 @@ static void look_at_users(struct sim *sim, const struct lockfsm *fsm)
     }
 }
 
-/* Who has lost the right to a lock keeps it until he gives it back. */
+/* A client that has lost the right to a lock keeps the lock until it releases
+ * it. */
 static void look_at_right(struct sim *sim, const struct lockfsm *fsm,
                           const struct hold *hold)
 {
@@ -284,7 +285,7 @@ static void look_at_members(struct sim *sim)
     reach(sim, STATE_MINORITY, 2 * running <= voters);
 }
 
-/* Whom the leader's configuration has replaced. */
+/* Directories that the leader's configuration has replaced. */
 static void look_at_old(struct sim *sim, const struct sim_node *old,
                         const struct replica_members *members)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a run has reached: kinds of faults, pairs of them that struck within a
- * second of each other, and states that are worth to be reached. It judges
- * nothing; `make sim-long` sums it up over all seeds. */
+/* Coverage of a run: kinds of faults, pairs of them that struck within a second
+ * of each other, and interesting states. It judges nothing; `make sim-long`
+ * adds it up over all seeds. */
 
 #ifndef HASP_TESTS_SIM_SIM_COVER_H
 #define HASP_TESTS_SIM_SIM_COVER_H
@@ -16,17 +16,18 @@ void sim_cover_fault(struct sim *sim, uint32_t fault);
 /* A turn of a node is over. */
 void sim_cover_look(struct sim *sim);
 
-/* Adds what 'one' has reached. */
+/* Adds the coverage of 'one'. */
 void sim_cover_add(struct sim_cover *sum, const struct sim_cover *one);
 /* Prints lines: "covers KIND NAME COUNT", tabs between. */
 void sim_cover_print(const struct sim_cover *cover);
-/* So many holds of one session have ended between two heartbeats. */
+/* That many holds of one session have ended between two heartbeats. */
 void sim_cover_ended(struct sim *sim, uint32_t count);
-/* A vote was taken, not by force; or was not, for want of a majority. */
+/* A vote was removed without force, or was not removed for lack of a
+ * majority. */
 void sim_cover_vote(struct sim *sim, bool is_taken);
 /* A member has lost its disk. */
 void sim_cover_lost_disk(struct sim *sim);
-/* That of one that led when it was asked for. */
+/* The vote of a node that led when it was requested. */
 void sim_cover_leader_goes(struct sim *sim);
 
 #endif /* HASP_TESTS_SIM_SIM_COVER_H */

@@ -14,12 +14,12 @@
 #define TTL_MS 8000
 #define KEEP_NS (TTL_MS * SIM_MS / 4)
 #define ANSWER_NS (4 * SIM_S)
-/* Behind all numbers of acquisitions. */
+/* Above all numbers of acquisitions. */
 #define FIRST_RELEASE (2 * CROWD_MAX + 1)
-/* So many gaps are remembered: one more, or one less, by how they are counted.
- */
+/* The number of gaps that are remembered, plus or minus one for how they are
+ * counted. */
 #define GAP_MAX 64
-/* One in so many runs has a crowd. */
+/* One in this many runs has a crowd. */
 #define RUNS 32
 
 static struct sim *sim_of(const struct sim_crowd *crowd)
@@ -62,7 +62,7 @@ static void gather(struct sim_crowd *crowd)
     begin_stage(crowd, CROWD_OPEN, 1);
 }
 
-/* What a stage begins with; the drain shortens it. */
+/* Initial values of a stage; the drain shortens it. */
 static void next_stage(struct sim_crowd *crowd)
 {
     struct sim *sim = sim_of(crowd);
@@ -136,7 +136,7 @@ static void put_open(struct sim_crowd *crowd)
     sim_rogue_put_proof(channel, crowd->secret);
 }
 
-/* An owner that has its lock, from 'next' on; false: none. */
+/* Finds an owner that has its lock, from 'next' on; false: none. */
 static bool find_holder(struct sim_crowd *crowd)
 {
     while (crowd->next < crowd->count && crowd->token[crowd->next] == 0) {
@@ -145,7 +145,7 @@ static bool find_holder(struct sim_crowd *crowd)
     return crowd->next < crowd->count;
 }
 
-/* False: there is nothing to be asked in this step. */
+/* False: this step has nothing to send. */
 static bool put_step(struct sim_crowd *crowd)
 {
     struct sim *sim = sim_of(crowd);
@@ -241,7 +241,8 @@ static void step_is_over(struct sim_crowd *crowd)
     }
 }
 
-/* Of the numbers above 'req' that were left out, those that still are. */
+/* Of the numbers above 'req' that were left out, those that are still
+ * unused. */
 static uint32_t gaps_above(const struct sim_crowd *crowd, uint64_t req)
 {
     uint32_t gaps = 0;
@@ -253,7 +254,7 @@ static uint32_t gaps_above(const struct sim_crowd *crowd, uint64_t req)
 
 static void check_left_out(struct sim_crowd *crowd, bool is_forgotten)
 {
-    /* It may have been given up when none of them had been asked yet. */
+    /* It may have been forgotten when none of them had been used yet. */
     uint32_t gaps = is_forgotten ? crowd->count - 1 - (uint32_t)crowd->req / 2
                                  : gaps_above(crowd, crowd->req);
     if (is_forgotten ? gaps + 1 < GAP_MAX : gaps > GAP_MAX) {
@@ -359,7 +360,7 @@ static void take_end(struct sim_crowd *crowd, const char *word)
 
 static void take_error(struct sim_crowd *crowd, const char *word)
 {
-    /* Whether NOTLS is true was asked when it came (sim_users_told()). */
+    /* NOTLS was checked when it arrived (sim_users_told()). */
     static const char *const later[] = {"NOLEADER", "BUSY",  "MOVED",
                                         "UNKNOWN",  "NOTLS", NULL};
     static const char *const ends[] = {"EXPIRED", "NOSESSION", NULL};

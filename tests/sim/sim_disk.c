@@ -20,7 +20,7 @@
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_silence.h"
 
-/* Calls on files of what is under way when a process dies. */
+/* Calls on files that unfinished work may still make when a process dies. */
 #define LAST_CALLS_MAX 6
 
 static struct sim_host *host_of(const struct sim_disk *disk)
@@ -51,7 +51,7 @@ static struct sim_news *tell(struct sim_disk *disk, enum news_kind kind)
     return news;
 }
 
-/* True if the process has died of the calls that were just made. */
+/* True if the process has died in the calls just made. */
 static bool has_died(struct sim_disk *disk)
 {
     if (!files_is_dead(disk->files)) {
@@ -78,7 +78,7 @@ static void run_worker(struct sim *sim, struct sim_event *event)
     (void)has_died(disk);
 }
 
-/* A step takes as long as the disk does; what is due later, until then. */
+/* A step takes as long as the disk does; a later due time is waited for. */
 static void worker_due(struct tasks *tasks, struct task *task)
 {
     struct sim_disk *disk = LIST_ENTRY(tasks, struct sim_disk, tasks);
@@ -111,7 +111,8 @@ static void worker_ended(struct tasks *tasks, struct task *task)
 
 /* --- Log and vote --------------------------------------------------------- */
 
-/* The disk of the node 'data', if that still acts: a call of its port. */
+/* The disk of the node 'data', if the node still acts. For calls of its
+ * port. */
 static struct sim_disk *acting(void *data, const char *what, uint64_t a,
                                uint64_t b, uint64_t c)
 {
@@ -271,7 +272,7 @@ static void keep_newest(struct sim_disk *disk,
     }
 }
 
-/* Now and then there is no room for it, which is no reason to stop. */
+/* Sometimes there is no room for it, which is not a reason to stop. */
 static void take(struct sim *sim, struct sim_event *event)
 {
     struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, taking);
@@ -450,7 +451,8 @@ void sim_disk_port_snapshot_adopt(void *data)
     sim_at(disk->sim, &disk->adopting, disk->sim->now_ns + 3 * latency(disk));
 }
 
-/* Waits until the table's worker has written what it was given; its error. */
+/* Waits until the table's worker has written its changes; returns the worker's
+ * error. */
 static int wait_until_written(struct table *table)
 {
     struct table_txn *txn;
@@ -710,7 +712,7 @@ int sim_disk_begun(struct sim_disk *disk)
     return datadir_table_opened(disk->datadir);
 }
 
-/* What was asked of the disk is carried out, in part. */
+/* Part of the work that the disk had been given is carried out. */
 static void last_steps(struct sim_disk *disk)
 {
     struct sim *sim = disk->sim;
@@ -741,7 +743,7 @@ static void cancel_all(struct sim_disk *disk)
     disk->durable_term = 0;
 }
 
-/* The process is no more: nothing of this reaches the disk. */
+/* The process is gone: nothing of this reaches the disk. */
 static void close_files(struct sim_disk *disk)
 {
     table_abort(disk->txn);

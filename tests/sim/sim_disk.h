@@ -4,12 +4,12 @@
  * disk in memory.
  *
  * It does what journal.c, snapshot_store.c and startup.c of node/ do around a
- * core: each step of a worker takes the time that a disk needs; snapshots are
- * written, checked and loaded later than they are asked for. An error of log,
+ * core. Each step of a worker takes the time that a disk needs. Snapshots are
+ * written, checked and loaded some time after the request. An error of log,
  * vote or table ends the process.
  *
- * What a crash leaves is decided by sim_files.h: inside any call, sector by
- * sector and name by name. The table is sim_table.h's. */
+ * sim_files.h decides what a crash leaves: inside any call, sector by sector
+ * and name by name. sim_table.h provides the table. */
 
 #ifndef HASP_TESTS_SIM_SIM_DISK_H
 #define HASP_TESTS_SIM_SIM_DISK_H
@@ -28,7 +28,7 @@
 
 struct sim_node;
 
-/* What a snapshot file on the disk is. */
+/* A snapshot file on the disk. */
 struct disk_snapshot {
     uint64_t log_index; /* 0: there is none. */
     uint64_t term;
@@ -49,13 +49,13 @@ struct sim_disk {
     struct table *table; /* As the core sees it. */
     struct recovery recovery;
     bool has_news;
-    uint64_t saved_term;   /* The vote's that is on disk. */
-    uint64_t durable_term; /* As the core was told. */
+    uint64_t saved_term;   /* Term of the vote on disk. */
+    uint64_t durable_term; /* As reported to the core. */
     uint64_t durable_index;
     struct replica_entry first; /* Of a new cluster. */
     /* Snapshots. */
     struct disk_snapshot newest;
-    uint64_t trimmed; /* The log was last trimmed up to here. */
+    uint64_t trimmed; /* Index up to which the log was last trimmed. */
     struct sim_event taking;
     struct snapshot_header taken; /* Its configuration is owned. */
     struct table_txn *txn;
@@ -67,15 +67,15 @@ struct sim_disk {
     struct snapshot_file adopted; /* Mapped; empty stream: none. */
     struct sim_event installing;
     bool is_installed;
-    bool is_unmarked;        /* The mark of that has been removed. */
+    bool is_unmarked;        /* Its mark has been removed. */
     struct sim_event naming; /* The cluster's id is written. */
     /* How it behaves. */
     uint64_t latency_ns;
-    uint64_t flush_ns; /* Not 0: each flush takes at least so long. */
+    uint64_t flush_ns; /* Not 0: the shortest time of a flush. */
     uint64_t slow_until_ns;
     bool is_full;
     bool is_old;                    /* A copy from before was put back. */
-    bool is_condemned;              /* That was noticed. */
+    bool is_condemned;              /* The old copy was detected. */
     struct core_accusation accused; /* As the directory says. */
 };
 
@@ -87,30 +87,30 @@ void sim_disk_done(struct sim_disk *disk);
 /* There is little room, or enough again. */
 void sim_disk_full(struct sim_disk *disk, bool is_full);
 
-/* Opens what is there, as a process that starts. 'members', if not empty, are
- * the first entry of a new cluster, in a directory that is new. What it gives
- * is borrowed until sim_disk_begun(). HASP_EIO and so on: the process ends, and
- * 'why' says why. */
+/* Opens the disk's content, as a process that starts. 'members', if not empty,
+ * are the first entry of a new cluster, in a new directory. The results are
+ * borrowed until sim_disk_begun(). HASP_EIO and so on: the process ends, and
+ * 'why' is the reason. */
 MUST_CHECK int sim_disk_open(struct sim_disk *disk, struct bytes members,
                              struct replica_start *ret_start,
                              char why[HASP_WHY_SIZE]);
-/* The core has begun: from now on votes may be saved. */
+/* The core has begun: votes can be saved from now on. */
 MUST_CHECK int sim_disk_begun(struct sim_disk *disk);
-/* A clean end, once the core has flushed its state and is gone: table and log
+/* A clean end, after the core has flushed its state and is gone: table and log
  * are flushed and closed. 0 or an error. */
 MUST_CHECK int sim_disk_stop(struct sim_disk *disk);
-/* The process has ended, and with 'is_os_down' the machine has lost power. What
- * is under way may come to its end, or to its middle, or not at all. */
+/* The process has ended, and with 'is_os_down' the machine has lost power.
+ * Unfinished work may be completed, done in part, or not done. */
 void sim_disk_close(struct sim_disk *disk, bool is_os_down);
 
-/* The end of a turn: the write of what was appended begins. An error ends the
+/* The end of a turn: writing the appended entries begins. An error ends the
  * process, as below. */
 MUST_CHECK int sim_disk_start(struct sim_disk *disk);
-/* What has ended since the last call is told to the core. */
+/* Reports to the core what has finished since the last call. */
 MUST_CHECK int sim_disk_collect(struct sim_disk *disk, struct core *core,
                                 uint64_t now_ns);
 
-/* Of struct core_port; 'data' is the node. */
+/* For struct core_port; 'data' is the node. */
 void sim_disk_port_save_vote(void *data, uint64_t term, uint64_t voted_for);
 void sim_disk_port_log_truncate(void *data, uint64_t from_index);
 void sim_disk_port_log_append(void *data, const struct replica_entry *entries,
@@ -128,7 +128,7 @@ void sim_disk_port_snapshot_write(void *data, uint64_t offset,
                                   struct bytes chunk);
 void sim_disk_port_snapshot_adopt(void *data);
 void sim_disk_port_snapshot_install(void *data, uint64_t next_index);
-/* Only of a disk that is old. */
+/* Only for an old disk. */
 void sim_disk_port_bar(void *data, const struct core_accusation *accusation,
                        const char *why);
 void sim_disk_port_unbar(void *data);

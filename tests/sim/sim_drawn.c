@@ -5,9 +5,9 @@
 #include "tests/sim/sim_worker.h"
 
 #define ANSWER_NS (4 * SIM_S)
-/* One in so many runs has such clients. */
+/* One in this many runs has such clients. */
 #define RUNS 4
-/* What is left when the clients have been told to end is over soon. */
+/* Sessions end soon after the clients were told to finish. */
 #define TTL_MS_MAX 2000
 #define HEARD_FROM (1 << 20)
 
@@ -22,7 +22,7 @@ static uint32_t below(void *data, uint32_t bound)
     return (uint32_t)prng_below(&drawn->prng, bound);
 }
 
-/* The requests of a piece come at once, so that they meet in a turn. */
+/* The requests of a piece are sent at once, so that they meet in a turn. */
 static void think(struct sim_drawn *drawn)
 {
     struct sim *sim = sim_of(drawn);
@@ -45,7 +45,7 @@ static void hear(struct sim_drawn *drawn, const struct resp_reply *reply)
     }
 }
 
-/* An error may be what a script has made up, so its word is not judged. */
+/* An error may have been made up by a script, so its word is not checked. */
 static bool says_to_go(const struct resp_value *value)
 {
     static const char *const words[] = {"NOLEADER", "BUSY", "MOVED", "UNKNOWN"};
@@ -70,11 +70,12 @@ static void take(struct sim_drawn *drawn)
     }
     think(drawn);
     if (below(drawn, 100) == 0) {
-        sim_channel_close(channel); /* Also amidst a transaction. */
+        sim_channel_close(channel); /* Also in the middle of a transaction. */
     }
 }
 
-/* What the other oracles can judge: that of events writes names as they are. */
+/* What the other oracles can judge: the oracle of events writes names
+ * literally. */
 static bool is_fit(const struct drawn_request *request)
 {
     bool is_plain = true;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A client that sends requests drawn from the tables of commands
- * (tests/unit/drawn_requests.h), one after the other, at whichever node:
- * scripts that change and fail, transactions, every command of Redis and every
- * one that looks, with values from pools that all clients share, so that
- * requests of several clients meet. Left out are commands that would change
- * what the other clients' oracles rely on: administration, sessions that are
- * attached to, and subscriptions. In a quarter of the runs.
+ * (tests/unit/drawn_requests.h), one after the other, to any node: scripts that
+ * change and fail, transactions, every command of Redis and every command that
+ * reads. Values come from pools that all clients share, so that requests of
+ * several clients meet. Commands that would change what the other clients'
+ * oracles rely on are left out: administration, attached sessions, and
+ * subscriptions. In a quarter of the runs.
  *
- * Oracle: no request ends a node (ORACLE_NODES), and each answer is a whole
+ * Oracle: no request ends a node (ORACLE_NODES), and each answer is a complete
  * reply. */
 
 #ifndef HASP_TESTS_SIM_SIM_DRAWN_H
@@ -25,15 +25,15 @@ struct sim_drawn {
     bool is_there;
     bool is_asking;
     uint64_t think_until_ns;
-    struct prng prng; /* What is drawn leaves the run's own choices alone. */
+    struct prng prng; /* Not the run's, whose choices stay the same. */
     struct drawn_heard heard;
 };
 
 void sim_drawn_init(struct sim_drawn *drawn, struct sim_client *client);
-/* The process is there no more. */
+/* The process is gone. */
 void sim_drawn_done(struct sim_drawn *drawn);
 void sim_drawn_work(struct sim_drawn *drawn);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_drawn_next(const struct sim_drawn *drawn);
 
 #endif /* HASP_TESTS_SIM_SIM_DRAWN_H */

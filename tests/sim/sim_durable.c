@@ -13,7 +13,7 @@
 #include "tests/sim/sim_worker.h"
 
 #define ANSWER_NS (4 * SIM_S)
-/* One in so many runs has one. */
+/* One in this many runs has one. */
 #define RUNS 3
 #define LOCKS 3
 
@@ -141,7 +141,7 @@ static void take_good(struct sim_durable *durable)
         take_opened(durable);
         break;
     case DURABLE_WORK:
-        /* So long that any lease would be over, now and then. */
+        /* Sometimes long enough for any lease to expire. */
         sim_channel_later(&durable->channel,
                           sim_chance(sim, 0.1)
                               ? sim_between(sim, 5000, 15000) * SIM_MS
@@ -226,8 +226,8 @@ void sim_durable_die(struct sim_durable *durable)
                      &durable->client->host);
 }
 
-/* Programs that have died have left sessions without end, which would block
- * others for the whole calm. */
+/* Dead programs have left sessions without end, which would block others for
+ * the whole calm. */
 static bool is_to_be_swept(const struct sim_durable *durable)
 {
     const struct sim *sim = sim_of(durable);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A durable session: without lease, it takes locks that nobody else wants,
- * announces to take them from itself, objects or does not, gives them back. It
- * remembers its session on a disk: when its process dies, and for however long
- * nobody keeps it, what it holds stays. At the end what is left of such
- * sessions, whose OPEN nobody answered, is blacklisted by their name.
+/* A durable session, which has no lease. It acquires locks that nobody else
+ * wants, announces that it will break its own holds, objects or does not, and
+ * releases them. It remembers its session on a disk: when its process dies, its
+ * holds stay, however long nobody renews them. At the end sessions of this kind
+ * that remain because nobody got the answer to OPEN are blacklisted by their
+ * name.
  *
- * Oracle, with sim_silence.c: no such session expires; a hold of it is broken
- * only if that was announced, the time is over and nobody has objected since;
- * and what it is told of its session's end is in the log. Only some runs have
- * one. */
+ * Oracle, with sim_silence.c: no such session expires. A hold of it is broken
+ * only if that was announced, the time is over and nobody has objected since.
+ * The log contains every end of its session that it learns of. Only some runs
+ * have one. */
 
 #ifndef HASP_TESTS_SIM_SIM_DURABLE_H
 #define HASP_TESTS_SIM_SIM_DURABLE_H
@@ -30,22 +31,22 @@ struct sim_durable {
         DURABLE_OPEN,
         DURABLE_WORK,
         DURABLE_CLOSE,
-        DURABLE_LIST,   /* All that are called so are blacklisted ... */
-        DURABLE_PARDON, /* ... and what comes later is not. */
+        DURABLE_LIST,   /* All sessions of that name are blacklisted ... */
+        DURABLE_PARDON, /* ... and later ones are not. */
         DURABLE_DONE
     } stage;
     bool is_attaching;
-    bool has_swept;   /* In a run of pairs, once all is healed. */
+    bool has_swept;   /* In a run of pairs, after everything is healed. */
     uint64_t session; /* 0: none. */
     char secret[40];
     uint64_t rest_until_ns;
 };
 
 void sim_durable_init(struct sim_durable *durable, struct sim_client *client);
-/* The process is there no more; what is on its disk is. */
+/* The process is gone; its disk is not. */
 void sim_durable_die(struct sim_durable *durable);
 void sim_durable_work(struct sim_durable *durable);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_durable_next(const struct sim_durable *durable);
 bool sim_durable_is_idle(const struct sim_durable *durable);
 

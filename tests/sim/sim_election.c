@@ -5,18 +5,18 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_node.h"
 
-/* With this the disks get used to being slow, and queues fill. */
+/* Time for the disks to become slow and queues to fill. */
 #define BEFORE_NS (3 * SIM_S)
-/* A leader serves within this time and so many flushes, ... */
+/* A leader serves within this time and this many flushes, ... */
 #define WITHIN_NS (1500 * SIM_MS)
 #define FLUSHES 6
-/* ... and an election's longest time at the slowest clock for each election
- * that nobody has won, and, if nobody has heard the old one die, for the first.
- */
+/* ... and the longest time of an election at the slowest clock for each
+ * election without a winner, plus one if no node noticed the death of the old
+ * leader. */
 #define UNHEARD_NS (2 * UINT64_C(1000) * SIM_MS * 10 / 9)
 #define TERMS_MAX 3
-/* A voter that needs a snapshot acknowledges nothing before it has installed
- * it, which takes some flushes, and one for each segment of its log. */
+/* A voter that needs a snapshot acknowledges nothing until it has installed it,
+ * which takes some flushes, and one for each segment of its log. */
 #define INSTALL_FLUSHES 60
 
 static void set_flushes(struct sim *sim, uint64_t flush_ms, bool is_mixed)
@@ -27,8 +27,8 @@ static void set_flushes(struct sim *sim, uint64_t flush_ms, bool is_mixed)
     }
 }
 
-/* So many that the others are a majority, whoever dies. One that has lost its
- * disk runs, and is no voter. */
+/* Enough that the others are a majority, whichever dies. A node that has lost
+ * its disk runs, but is not a voter. */
 static bool may_lose_one(struct sim *sim)
 {
     struct replica_members members;
@@ -48,8 +48,8 @@ static bool may_lose_one(struct sim *sim)
     return voters >= 3 && running == voters;
 }
 
-/* True if a voter lacks entries that another's snapshot has taken the place
- * of. */
+/* True if a voter lacks entries that a snapshot has replaced in another node's
+ * log. */
 static bool is_one_behind(struct sim *sim)
 {
     struct replica_members members;
@@ -85,7 +85,7 @@ static bool is_led(struct sim *sim)
     return sim_leader(sim) != NULL;
 }
 
-/* What elections in so many new terms may take. */
+/* The longest time that elections in this many new terms can take. */
 static uint64_t within(uint64_t terms, uint64_t flush_ms, bool is_unheard)
 {
     uint64_t lost = terms > 1 ? terms - 1 : 0;

@@ -73,7 +73,7 @@ static void add(struct sim_events *events, const struct log_event *event)
     added->message = copy(event->message);
 }
 
-/* The table of docs/protocol.md, "Events"; NULL: nobody is told. */
+/* The table of docs/protocol.md, "Events"; NULL: no event. */
 static const char *kind_of(const struct effect *effect)
 {
     static const char *const kinds[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Each pair of functions writes the same things in the same order: of the
- * state, and of what was told. */
+/* Each pair of functions writes the same things in the same order: one from the
+ * state, one from an answer. */
 
 #include "tests/sim/sim_face.h"
 
@@ -40,7 +40,8 @@ uint32_t sim_face_array(const struct resp_reply *reply, uint32_t at,
     return is_array ? (uint32_t)(value - reply->value) + 1 : 0;
 }
 
-/* How many members a map has: what is not looked for is not told either. */
+/* The number of members of a map, so that an answer has no member that is not
+ * checked. */
 static uint32_t members_of(const struct resp_reply *reply, uint32_t at)
 {
     const struct resp_value *map = &reply->value[at];

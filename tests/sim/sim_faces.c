@@ -27,7 +27,7 @@ struct version {
 struct shown {
     UT_hash_handle hh;
     struct list versions;
-    uint64_t seen; /* By the newest entry after which it was there. */
+    uint64_t seen; /* By the newest entry after which it existed. */
     enum face_kind kind;
     uint64_t id;
     struct bytes name;
@@ -42,11 +42,11 @@ struct beats {
     uint64_t sent_ns[BEAT_MAX];
     uint64_t answered_ns[BEAT_MAX];
     uint64_t count;
-    uint64_t lives_until_ns; /* As was told ... */
-    uint32_t told_in;        /* ... when there had been so many reigns. */
+    uint64_t lives_until_ns; /* As an answer showed ... */
+    uint32_t told_in;        /* ... when this many leaders had served. */
 };
 
-/* A limited hold whose rest was told. */
+/* A limited hold whose remaining time was shown. */
 struct rest {
     UT_hash_handle hh;
     uint64_t until_ns;
@@ -78,7 +78,7 @@ struct sim_faces {
     uint32_t reign_capacity;
     uint64_t life_ns; /* When the present life began. */
     uint64_t life_place;
-    uint64_t quarantined; /* The newest place with a quarantine; 0. */
+    uint64_t quarantined; /* Newest place with a quarantine; 0. */
     struct buffer key;
     struct version draft;
 };
@@ -180,7 +180,7 @@ static bool is_same(const struct version *a, const struct version *b)
                0;
 }
 
-/* It looks as the draft from 'place' on. */
+/* From 'place' on its view is the draft. */
 static void put_version(struct sim_faces *faces, struct shown *shown,
                         uint64_t place)
 {
@@ -277,7 +277,7 @@ static void write_state(struct sim_faces *faces, uint64_t place,
          session = session->by_id.next) {
         write_session(faces, place, fsm, session);
     }
-    /* The cast is for the set that it walks, which stays as it is. */
+    /* The cast is for the set that it walks, which does not change. */
     struct treap *fences = lockfsm_fence_order(
         (struct lockfsm *)(uintptr_t)fsm);
     for (struct treap_node *node = treap_from(fences, BYTES_LITERAL(""), 0);
@@ -342,7 +342,7 @@ static uint64_t time_at(const struct buffer *times, uint64_t place)
     return ns;
 }
 
-/* All up to 'place' that have no time yet get this one. */
+/* Sets this time for all entries up to 'place' that have none yet. */
 static void put_times(struct buffer *times, uint64_t place, uint64_t ns)
 {
     while (times->size < (place + 1) * sizeof ns) {
@@ -486,7 +486,7 @@ void sim_faces_lease_told(struct sim_faces *faces, uint64_t session,
 {
     struct beats *beats = obtain_beats(faces, session);
     if (reigns_since(faces, asked_ns) != 1) {
-        return; /* Whoever told it may lead no more. */
+        return; /* The node that showed it may no longer lead. */
     }
     if (beats->told_in != faces->reign_count) {
         beats->told_in = faces->reign_count;

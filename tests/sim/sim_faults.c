@@ -41,7 +41,7 @@ enum fault {
     FAULT_CLIENT_RECONNECT,
     FAULT_CLIENT_CUT_OFF,
     FAULT_CLIENT_LATE,
-    /* By a clock of their own. */
+    /* By their own clock. */
     FAULT_REPLACE,
     FAULT_OLD,
     FAULT_COUNT
@@ -49,7 +49,7 @@ enum fault {
 
 _Static_assert(FAULT_COUNT == SIM_FAULT_COUNT, "sim_cover.c has their names");
 
-/* Something that ends by itself. */
+/* A fault that ends by itself. */
 struct ailment {
     struct sim_event end;
     struct sim_faults *faults;
@@ -63,10 +63,10 @@ struct sim_faults {
     struct sim_event next;
     uint64_t weight[FAULT_COUNT];
     uint64_t weight_sum;
-    uint32_t count;  /* That have struck, or were skipped. */
+    uint32_t count;  /* Faults that have struck, or were skipped. */
     uint64_t gap_ms; /* Mean time between two faults. */
     struct ailment ailment[SIM_HOST_MAX][FAULT_COUNT];
-    struct sim_event second; /* The second stroke at a client in the corner. */
+    struct sim_event second; /* The second strike at a client in the corner. */
     uint32_t cornered;
     struct sim_event usurpation;
     uint32_t usurped; /* The leader that hands over. */
@@ -170,7 +170,7 @@ static void ailment_over(struct sim *sim, struct sim_event *event)
     end_ailment(sim, LIST_ENTRY(event, struct ailment, end));
 }
 
-/* Lasts for a random time; one that is on already lasts as it is. */
+/* Lasts for a random time; one that is already active is not extended. */
 static void last(struct sim *sim, enum fault fault, uint32_t host,
                  uint64_t high_ms)
 {
@@ -216,7 +216,7 @@ static void split(struct sim *sim)
             }
         }
     }
-    /* Healed host by host, each in its time. */
+    /* Healed host by host, each at its own time. */
     for (uint32_t i = 0; i < sim->host_count; i++) {
         last(sim, FAULT_ISOLATE, i, 10000);
     }
@@ -240,9 +240,9 @@ static void isolate(struct sim *sim, uint32_t host)
     last(sim, FAULT_ISOLATE, host, 10000);
 }
 
-/* A leader that does not know yet that it is none, with clients that reach only
- * it; soon after something happens to one of these. What such a leader grants
- * or promises must not count. */
+/* A leader that does not know yet that it has been deposed, with clients that
+ * reach only it; soon after something happens to one of these. Whatever such a
+ * leader grants or promises must not count. */
 static void corner(struct sim *sim)
 {
     struct sim_faults *faults = sim->faults;
@@ -290,9 +290,9 @@ static void second_stroke(struct sim *sim, struct sim_event *event)
     }
 }
 
-/* A leader hands over, since its disk is scarce, and hears nothing of what
- * comes of it. Its successor need not wait for an election's time, and so may
- * have changed much while the old leader still takes itself for one. */
+/* A leader hands over because its disk is nearly full, and hears nothing of the
+ * result. Its successor need not wait for an election timeout, and so may have
+ * changed much while the old leader still believes that it leads. */
 static void usurp(struct sim *sim)
 {
     struct sim_faults *faults = sim->faults;
@@ -309,8 +309,8 @@ static void usurp(struct sim *sim)
     sim_at(sim, &faults->usurpation, sim->now_ns);
 }
 
-/* Looks for the candidate; its votes reach the old leader no more, and now and
- * then what the others say of it does not either. */
+/* Finds the candidate. Its votes no longer reach the old leader, and sometimes
+ * what the others say of it does not either. */
 static void await_successor(struct sim *sim, struct sim_event *event)
 {
     struct sim_faults *faults = sim->faults;
@@ -340,8 +340,8 @@ static void await_successor(struct sim *sim, struct sim_event *event)
     last(sim, FAULT_ISOLATE, old, 3000);
 }
 
-/* Leadership goes round and round: who dies meanwhile, and what is to take a
- * time, ends all the same. */
+/* Leadership passes round and round: dead sessions and time spans end all the
+ * same. */
 static void relay(struct sim *sim)
 {
     struct sim_faults *faults = sim->faults;
@@ -354,8 +354,8 @@ static void relay(struct sim *sim)
     sim_at(sim, &faults->relay, sim->now_ns);
 }
 
-/* A leader whose disk is scarce hands over; when it has, there is room again.
- */
+/* A leader whose disk is nearly full hands over; after that there is room
+ * again. */
 static void next_leg(struct sim *sim, struct sim_event *event)
 {
     struct sim_faults *faults = sim->faults;
@@ -422,7 +422,7 @@ static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
                                                  SIM_MS;
         break;
     case FAULT_BAD_DISK:
-        /* The node exits, unless it was a snapshot's. */
+        /* The node exits, unless the error was a snapshot's. */
         sim->stats.disk_faults++;
         files_fail_within(sim_node_disk(node)->files,
                           (uint32_t)sim_between(sim, 1, 40));
@@ -454,7 +454,7 @@ static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
 
 /* --- Faults of clients ---------------------------------------------------- */
 
-/* What nodes tell it comes late; soon after that something happens to it. A
+/* Messages from nodes reach it late; soon after that something happens to it. A
  * lease must count from before its heartbeat was sent. */
 static void delay_answers(struct sim *sim, uint32_t host)
 {
@@ -529,7 +529,7 @@ static void strike(struct sim *sim, enum fault fault)
     }
 }
 
-/* A node that ended in the middle of a turn, or cleanly, comes back, too. */
+/* A node that ended in the middle of a turn, or cleanly, restarts, too. */
 static void revive(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->node_count; i++) {
@@ -543,7 +543,7 @@ static void next_fault(struct sim *sim, struct sim_event *event)
 {
     struct sim_faults *faults = sim->faults;
     if (sim->phase != SIM_CHAOS) {
-        /* One that was asked to stop before the calm comes back as well. */
+        /* A node that was asked to stop before the calm restarts as well. */
         for (uint32_t i = 0; i < sim->node_count && !sim->is_left_alone; i++) {
             sim_node_start(sim->node[i]);
         }
@@ -571,8 +571,8 @@ static void next_replaced(struct sim *sim, struct sim_event *event)
     }
 }
 
-/* What tries leases most: leaders that are none any more, answers that are
- * late, clients that are cut off after them. */
+/* The faults that stress leases most: deposed leaders, late answers, clients
+ * that are cut off after them. */
 static bool tries_leases(enum fault fault)
 {
     switch (fault) {

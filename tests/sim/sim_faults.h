@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What goes wrong: crashes, power cuts, pauses, partitions, slow links, slow
- * and failing disks, clean stops, dying and sleeping clients. Each run draws
- * which kinds happen and how often, so that some runs are all of one kind. */
+/* Faults: crashes, power cuts, pauses, partitions, slow links, slow and failing
+ * disks, clean stops, dying and sleeping clients. Each run draws which kinds
+ * happen and how often, so that some runs have faults of one kind only. */
 
 #ifndef HASP_TESTS_SIM_SIM_FAULTS_H
 #define HASP_TESTS_SIM_SIM_FAULTS_H
@@ -11,12 +11,12 @@
 
 struct sim_faults *sim_faults_new(struct sim *sim);
 void sim_faults_free(struct sim_faults *faults);
-/* Repairs everything; nothing goes wrong any more. */
+/* Repairs everything; there are no more faults. */
 void sim_faults_heal(struct sim *sim);
 
-/* What is blocked between it and others opens within so long. */
+/* Blocked links between it and others open within this time. */
 void sim_faults_open_later(struct sim *sim, uint32_t host, uint64_t high_ms);
-/* A node that is stopped goes on within so long. */
+/* A stopped node resumes within this time. */
 void sim_faults_resume_later(struct sim *sim, uint32_t host, uint64_t high_ms);
 
 #endif /* HASP_TESTS_SIM_SIM_FAULTS_H */

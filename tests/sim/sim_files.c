@@ -15,7 +15,7 @@
 
 #define MACHINE_MAX 32
 #define OPEN_MAX_COUNT 4096
-/* No descriptor of the operating system's comes near. */
+/* Higher than any descriptor of the operating system. */
 #define FD_BASE 1000000
 #define BLOCK_SIZE 4096u
 
@@ -33,11 +33,11 @@ static struct opened opened[OPEN_MAX_COUNT];
 enum fate {
     FATE_DONE,
     FATE_FAILS, /* With EIO: in part, or not. */
-    FATE_DIES,  /* Done, in part, or not: nobody will be told. */
+    FATE_DIES,  /* Done, in part, or not: no call will report it. */
     FATE_DEAD   /* It is not done. */
 };
 
-/* What becomes of this call. */
+/* The fate of this call. */
 static enum fate begin(struct files_machine *machine, bool is_change)
 {
     if (machine->is_dead) {
@@ -76,8 +76,8 @@ static struct node *file_at(int fd)
     return file;
 }
 
-/* The folder in which 'path' names something, and that name; NULL if the
- * folder is not there. */
+/* The folder in which 'path' names something, and that name; NULL if there is
+ * no such folder. */
 static struct node *find_folder(int folder_fd, const char *path,
                                 char ret_name[NAME_SIZE_MAX])
 {
@@ -221,7 +221,7 @@ static int fail_full(struct files_machine *machine)
     return fail(ENOSPC);
 }
 
-/* As many bytes as there is room for. */
+/* As many bytes as fit. */
 static size_t fitting(const struct node *file, size_t size, size_t offset)
 {
     size_t end = offset + size;
@@ -297,13 +297,13 @@ static ssize_t files_pwrite_dsync(int fd, const void *data, size_t size,
     return write_some(fd, data, size, offset, true);
 }
 
-/* The cache believes that it is clean. */
+/* The cache considers itself clean. */
 static int flush_fails(struct node *node)
 {
     for (size_t i = 0; i < tree_sectors(node->capacity); i++) {
         node->is_dirty[i] = false;
     }
-    /* The size and the names may come to the disk by a later flush. */
+    /* A later flush may write the size and the names to the disk. */
     return fail(EIO);
 }
 
@@ -369,7 +369,7 @@ static int files_lock(int fd)
     return 0;
 }
 
-/* A change of a name that a dying process has made, or not. */
+/* Whether a change of a name that a dying process made takes effect. */
 static bool is_made(struct files_machine *machine, enum fate fate)
 {
     return fate == FATE_DONE || (fate == FATE_DIES && tree_chance(machine, 50));
@@ -450,7 +450,7 @@ static int files_list(int folder_fd, storage_name_fn *visit, void *data)
 
 static void files_forget(int fd)
 {
-    (void)fd; /* The cache stays: whoever trusts it is found out. */
+    (void)fd; /* The cache stays: code that trusts it is caught. */
 }
 
 static void *files_map(int fd, size_t size)

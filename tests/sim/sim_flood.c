@@ -25,7 +25,7 @@
 #define SEND_TICKS 10
 #define TTL_MS 1000
 #define FLOODER_TTL_MS 4000
-/* So much before its end by the leader's clock a lease is renewed. */
+/* A lease is renewed this long before its end by the leader's clock. */
 #define EARLY_NS (25 * SIM_MS)
 #define OFTEN_NS (250 * SIM_MS)
 #define ANSWER_NS (3 * SIM_S)
@@ -34,12 +34,12 @@
 #define DEAD_NS \
     ((TTL_MS + TTL_MS / 4 + CLOCK_STEP_MS_MAX) * SIM_MS * 10 / 9 + 200 * SIM_MS)
 #define FLOODER_MAX 24
-/* Requests of a flooder that are not answered yet. */
+/* Unanswered requests of a flooder. */
 #define AHEAD_MAX 200
 #define TURN_NS (2 * SIM_MS)
 #define SLOW_TURN_NS (60 * SIM_MS)
 #define UNIT_NS_MAX (20 * SIM_US)
-/* An account of at least these units makes turns of SLOW_TURN_NS. */
+/* An account of at least this many units has turns of SLOW_TURN_NS. */
 #define SLOW_UNITS_MIN 1000
 
 /* One connection of the flood. */
@@ -59,7 +59,7 @@ struct bystander {
     uint64_t beat_ns; /* When it was renewed last. */
     bool is_silent;   /* It holds a lock, and renews nothing. */
     bool holds;
-    bool has_ended; /* As it should. */
+    bool has_ended; /* As expected. */
 };
 
 struct sim_flood {
@@ -71,7 +71,7 @@ struct sim_flood {
     uint32_t bystander_count;
     uint64_t unit_ns;
     bool is_slow;
-    bool has_begun; /* Sessions are there: the flood flows. */
+    bool has_begun; /* The sessions exist: the flood flows. */
     uint64_t term;
     uint64_t answered;
     uint64_t tick_count;
@@ -257,8 +257,8 @@ static void bystander_read(struct sim_flood *flood, struct bystander *one)
     }
 }
 
-/* How long after a renewal the next one is sent: TCP at the leader's own port
- * is as good as the leader's reading it. */
+/* The time from a renewal to the next one. Over TCP at the leader's own port a
+ * byte that was sent is as good as read by the leader. */
 static uint64_t pause_of(struct sim_flood *flood, const struct bystander *one)
 {
     const struct sim_node *node = flood->sim->node[one->node];
@@ -267,7 +267,7 @@ static uint64_t pause_of(struct sim_flood *flood, const struct bystander *one)
     return is_leader ? ttl_ns - EARLY_NS : OFTEN_NS;
 }
 
-/* A connection that is gone took the session's attachment with it. */
+/* A lost connection ends the session's attachment to it. */
 static void bystander_work(struct sim_flood *flood, struct bystander *one)
 {
     struct sim_channel *channel = &one->channel;
@@ -367,7 +367,7 @@ uint64_t sim_flood_turn_ns(const struct sim *sim, uint64_t units)
     return flood != NULL && flood->has_begun ? units * flood->unit_ns : 0;
 }
 
-/* True if the cluster is whole, so that nothing but the flood is to blame. */
+/* True if the cluster is complete, so that only the flood can be to blame. */
 static bool may_flood(struct sim *sim)
 {
     struct replica_members members;
@@ -379,7 +379,7 @@ static bool may_flood(struct sim *sim)
     return members.count > 0;
 }
 
-/* True of a running member. */
+/* True for a running member. */
 static bool is_flooded(struct sim *sim, const struct sim_node *node)
 {
     struct replica_members members;

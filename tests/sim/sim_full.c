@@ -6,7 +6,8 @@
 
 #include "tests/sim/sim_promise.h"
 
-/* The refusal of a number is kept: asked again, it tells of the first time. */
+/* The refusal of a number is stored: a repeated request gets the first
+ * answer. */
 static bool is_asked_again(struct sim_promises *promises, uint64_t index,
                            const struct entry *command)
 {

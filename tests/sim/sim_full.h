@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The oracle of full tables: LIMIT, of what is counted in all, is said only
- * where there is no room, and never of what gives back. */
+/* The oracle of full tables: LIMIT for what is counted in all is the answer
+ * only if there is no room, and never to a request that gives back. */
 
 #ifndef HASP_TESTS_SIM_SIM_FULL_H
 #define HASP_TESTS_SIM_SIM_FULL_H
@@ -17,8 +17,8 @@ void sim_full_check(struct sim *sim, struct sim_promises *promises,
                     uint64_t index, const struct entry *command,
                     const struct result *result, const struct lockfsm *fsm);
 
-/* sim_admin.c: a value for a limit of the state, small enough to be met, or the
- * default. */
+/* sim_admin.c: a value for a limit of the state, small enough to be reached, or
+ * the default. */
 uint64_t sim_admin_limit(struct sim *sim, enum limit_key key);
 
 #endif /* HASP_TESTS_SIM_SIM_FULL_H */

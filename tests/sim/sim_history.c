@@ -18,14 +18,14 @@
 #include "tests/sim/sim_rights.h"
 #include "tests/sim/sim_silence.h"
 
-/* The entry that is being written. */
+/* The entry that is being recorded. */
 struct writing {
     struct sim_history *history;
     struct sim *sim;
     const struct lockfsm *fsm;
     const struct effects *effects;
     uint64_t index;  /* Its place. */
-    uint64_t offset; /* Of places from indexes. */
+    uint64_t offset; /* Difference between places and indexes. */
     uint64_t token;
     const struct entry *command; /* NULL: no command. */
 };
@@ -185,8 +185,8 @@ static void check_token(const struct writing *w, const struct past_lock *lock,
     }
 }
 
-/* Whom a request that barges leaves behind must wait for somebody who was there
- * first. */
+/* Requests that a barging request overtakes must wait for a holder that was
+ * there first. */
 static void check_passing(const struct writing *w, const struct past_lock *lock)
 {
     LIST_EACH (at, &lock->waits) {
@@ -216,8 +216,8 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
     }
 }
 
-/* One that waits for another lock as well does not hold up who gets along with
- * it: a reader, or who takes another slot. */
+/* A request that also waits for another lock does not hold up compatible
+ * requests: a reader, or one for another slot. */
 static bool lets_pass(const struct past_wait *wait, bool is_shared,
                       bool is_slots)
 {
@@ -225,9 +225,9 @@ static bool lets_pass(const struct past_wait *wait, bool is_shared,
            ((wait->is_shared && is_shared) || (wait->is_slots && is_slots));
 }
 
-/* True if somebody waits who may still be granted the lock: not one whose
- * session has ended, or may not have what it waits for, and whom SWEEP has yet
- * to come to. */
+/* True if there is a wait that may still be granted the lock. A wait does not
+ * count if its session has ended, or if it lacks the right and SWEEP has yet to
+ * reach it. */
 static bool is_awaited(const struct writing *w, const struct past_lock *lock)
 {
     LIST_EACH (at, &lock->waits) {
@@ -314,7 +314,7 @@ static bool is_durable(const struct writing *w, uint64_t session)
     return past != NULL && past->ttl_ms == 0;
 }
 
-/* An operator has ended it, and no lease of its holder's has ended before. */
+/* An operator has ended it, and no lease of its holder has ended before. */
 static bool is_taken(const struct writing *w, const struct effect *e)
 {
     const char *reason = e->reason != NULL ? e->reason : "";
@@ -336,7 +336,7 @@ static void write_end(const struct writing *w, const struct effect *e)
     grant->to = w->index;
     grant->taken = is_taken(w, e) ? e->reason : NULL;
     if (grant->taken != NULL) {
-        return; /* Its holder is told by a heartbeat (sim_told.c). */
+        return; /* A heartbeat reports it to its holder (sim_told.c). */
     }
     sim_beliefs_end(w->sim, w->index, e->lock, e->session, e->owner, e->token);
 }
@@ -391,7 +391,8 @@ static bool is_before(const struct past_wait *a, const struct past_wait *b)
     return a->wait_index < b->wait_index;
 }
 
-/* SWEEP has yet to end it: others are granted meanwhile, and it is not. */
+/* SWEEP has yet to end it: meanwhile others are granted the lock, and it is
+ * not. */
 static bool is_to_end(const struct writing *w, const struct past_wait *wait)
 {
     const struct session *session = lockfsm_session(w->fsm, wait->session);
@@ -401,7 +402,8 @@ static bool is_to_end(const struct writing *w, const struct past_wait *wait)
                                  wait->wait_index - w->offset);
 }
 
-/* Takes the granted ones out; none of those that stay may have stood before. */
+/* Removes the granted waits; none of the remaining ones may have been ahead of
+ * them. */
 static void settle_queue(const struct writing *w, struct past_lock *lock)
 {
     LIST_EACH_SAFE (node, &lock->waits) {
@@ -541,7 +543,7 @@ static void write_ended(const struct writing *w, const struct effect *e)
 
 /* --- Exactly once --------------------------------------------------------- */
 
-/* An OPEN asks in no session yet. */
+/* An OPEN does not yet belong to a session. */
 static const struct origin *origin_of(const struct entry *c)
 {
     return c->op == OP_OPEN ? NULL : entry_origin(c);
@@ -563,7 +565,7 @@ static bool changes_locks(const struct effects *effects)
     return false;
 }
 
-/* Refusals that depend on the moment are not kept. */
+/* Refusals that depend on the moment are not stored. */
 static bool is_kept(enum result_code code)
 {
     return code == RESULT_OK || code == RESULT_NOT_ACQUIRED ||
@@ -583,7 +585,7 @@ static bool ends_wait(const struct writing *w, uint64_t wait_index,
     return false;
 }
 
-/* Asked again without WAIT, or by who is blacklisted, a wait ends. */
+/* A wait ends when it is repeated without WAIT, or by a blacklisted session. */
 static void write_repetition(const struct writing *w, uint64_t req,
                              struct past_request *past,
                              const struct result *result)
@@ -737,7 +739,7 @@ static void write_effect(const struct writing *w, const struct effect *e)
             (int)e->result.code, e->reason != NULL ? e->reason : "");
 }
 
-/* Its number, if it has one, was another entry's. */
+/* An earlier entry had its number, if it has one. */
 static bool is_repeated(const struct writing *w)
 {
     const struct origin *origin = origin_of(w->command);
@@ -778,7 +780,7 @@ void sim_history_write(struct sim_history *history, uint64_t place,
     sim_pushes_entry(history->pushes, effects);
     sim_rights_entry(history->rights, w.index, w.token, command,
                      is_repeated(&w), effects, fsm);
-    /* Results first: they speak of the sessions as they were. */
+    /* Results first: they refer to the sessions as they were. */
     for (uint32_t i = 0; i < effects->count; i++) {
         if (effects->effect[i].type == EFFECT_RESULT) {
             write_result(&w, &effects->effect[i]);

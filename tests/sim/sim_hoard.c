@@ -14,9 +14,9 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_program.h"
 
-/* One in so many runs has hoards. */
+/* One in this many runs has hoards. */
 #define RUNS 64
-/* So many requests are under way at once. */
+/* Most requests in flight at once. */
 #define FLIGHT_MAX 400
 
 struct hoard_item {
@@ -135,7 +135,7 @@ static void ask(struct hoard_item *item)
     }
 }
 
-/* A release that has begun goes on by itself, so errors are of no matter. */
+/* A release that has begun continues by itself, so its errors do not matter. */
 static void take(struct hoard_item *item)
 {
     item->is_told = false;

@@ -17,8 +17,8 @@
 #define ROLE_COUNT 3
 #define GRANT_SIZE 64
 
-/* When all is well: everything on all names, what operators need, and all that
- * others may have beside it. */
+/* Everything is well: all verbs on all names, what operators need, and
+ * everything that others may have in addition. */
 static const struct {
     const char *name;
     const char *grants[2];
@@ -61,7 +61,7 @@ static void put_role(struct sim_keeper *keeper, const char *name,
     }
 }
 
-/* What a user is to be. */
+/* The planned state of a user. */
 struct plan {
     bool is_disabled;
     bool is_small; /* With quotas that are soon used up. */
@@ -137,7 +137,7 @@ static bool remove_secret(struct sim_keeper *keeper, uint32_t user)
     return true;
 }
 
-/* Of a client who shows one. */
+/* A certificate of a client that shows one. */
 static bool revoke(struct sim_keeper *keeper)
 {
     struct sim *sim = sim_of(keeper);
@@ -196,7 +196,7 @@ static bool is_role_well(const struct sim_keeper *keeper, int role)
     return is_well;
 }
 
-/* The first user is the operators'. */
+/* The first user is for operators. */
 static struct plan plan_of(uint32_t user)
 {
     struct plan plan = {.role = {"all", "operator"}, .role_count = 2};
@@ -220,7 +220,7 @@ static bool is_user_well(const struct sim_keeper *keeper, uint32_t user)
     return is_well;
 }
 
-/* Does the first thing that is not as it is to be; false: all is well. */
+/* Mends the first thing that differs from the plan; false: nothing differs. */
 static bool mend(struct sim_keeper *keeper)
 {
     struct sim *sim = sim_of(keeper);
@@ -287,7 +287,7 @@ static void change_user(struct sim_keeper *keeper, uint32_t user)
     put_user(keeper, user, &plan);
 }
 
-/* False: nothing comes of it this time. */
+/* False: nothing to do this time. */
 static bool disturb(struct sim_keeper *keeper)
 {
     struct sim *sim = sim_of(keeper);

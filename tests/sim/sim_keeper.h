@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who keeps the users: by the local door of a node, or as 'admin'. He makes
- * roles and users, and once the faults have begun he takes rights away and
- * gives them back, disables, removes and makes again, sets quotas, exchanges
- * secrets, revokes certificates, opens and closes the cluster to those who do
- * not say who they are. When all is healed everybody may do everything again,
- * so that there must be progress. */
+/* The keeper of the users, through the local door of a node or as 'admin'. It
+ * makes roles and users. Once the faults have begun it revokes rights and
+ * grants them again, disables, removes and recreates users, sets quotas,
+ * changes secrets, revokes certificates, and opens and closes the cluster to
+ * unauthenticated clients. After everything is healed everybody has all rights
+ * again, so that there must be progress. */
 
 #ifndef HASP_TESTS_SIM_SIM_KEEPER_H
 #define HASP_TESTS_SIM_SIM_KEEPER_H
@@ -23,10 +23,10 @@ struct sim_keeper {
 };
 
 void sim_keeper_init(struct sim_keeper *keeper, struct sim_client *client);
-/* The process is there no more. */
+/* The process is gone. */
 void sim_keeper_done(struct sim_keeper *keeper);
 void sim_keeper_work(struct sim_keeper *keeper);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_keeper_next(const struct sim_keeper *keeper);
 
 #endif /* HASP_TESTS_SIM_SIM_KEEPER_H */

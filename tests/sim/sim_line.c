@@ -12,7 +12,7 @@
 #include "tests/sim/sim_program.h"
 #include "tests/sim/sim_restore.h"
 
-/* An asker that is asked so often in one moment does not come to rest. */
+/* An asker that wants this many actions in one moment does not settle. */
 #define TURN_COUNT_MAX 1000
 
 static struct lease_clock now(const struct sim_line *line)
@@ -64,7 +64,7 @@ static void send_out(struct sim_line *line)
     buffer_clear(out);
 }
 
-/* Does what the asker wants. */
+/* Carries out what the asker wants. */
 static void follow(struct sim_line *line)
 {
     if (line->number != line->asker.number) {
@@ -105,9 +105,9 @@ static void begin(struct sim_line *line)
         line->ttl_ms = 8000;
     }
     line->number = 0;
-    /* What a restored state has of such a session may be older than what its
-     * client believes, and no quarantine ends that. And it outlives the secret
-     * that its line began with. */
+    /* The restored state of such a session may be older than its client
+     * believes, and no quarantine ends that. It also outlives the secret with
+     * which its line began. */
     line->is_durable = sim_pairs_are_drawn(sim) && sim->phase == SIM_CHAOS &&
                        !sim_restore_is_planned(sim) &&
                        !sim_users_are_there(sim) && sim_chance(sim, 0.4);
@@ -198,7 +198,7 @@ bool sim_line_feed(struct sim_line *line, const struct sim_news *news)
         return false;
     }
     if (line->number != asker->number) {
-        return true; /* The asker has given that connection up. */
+        return true; /* The asker has abandoned that connection. */
     }
     switch (news->kind) {
     case NEWS_CONNECTED:

@@ -87,7 +87,8 @@ static void take(struct sim_lister *lister)
     if (word[0] == '\0') {
         (lister->is_about_one ? take_one : take_page)(lister);
         if (sim_chance(sim, 0.2)) {
-            sim_channel_close(&lister->channel); /* Elsewhere goes on. */
+            sim_channel_close(
+                &lister->channel); /* Continues at another node. */
         }
         return;
     }
@@ -123,7 +124,7 @@ static void begin_listing(struct sim_lister *lister)
     const char *prefix = prefixes[prng_below(&sim->prng, 6)];
     static const enum face_kind kinds[] = {FACE_LOCK, FACE_LOCK, FACE_LOCK,
                                            FACE_SESSION, FACE_FENCE};
-    /* Not everybody may see the sessions of others, and fences. */
+    /* Not everybody can see fences and the sessions of others. */
     bool sees_all = !sim_users_are_there(sim);
     enum face_kind kind = sees_all ? kinds[prng_below(&sim->prng, 5)]
                                    : FACE_LOCK;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Somebody who looks: LOCK.SHOW and SESSION.SHOW; LOCK.LIST, SESSION.LIST and
- * FENCE.LIST page by page, each at whichever node. What he is shown is judged
- * by sim_shown.h. */
+/* A reader: LOCK.SHOW and SESSION.SHOW; LOCK.LIST, SESSION.LIST and FENCE.LIST
+ * page by page, each at any node. sim_shown.h judges the answers. */
 
 #ifndef HASP_TESTS_SIM_SIM_LISTER_H
 #define HASP_TESTS_SIM_SIM_LISTER_H
@@ -22,15 +21,15 @@ struct sim_lister {
     uint64_t session;  /* 0: the lock. */
     uint32_t lock;
     struct shown_listing listing;
-    uint64_t page;        /* So many names, at most. */
+    uint64_t page;        /* Most names of a page. */
     struct buffer cursor; /* Empty: the first page. */
 };
 
 void sim_lister_init(struct sim_lister *lister, struct sim_client *client);
-/* The process is there no more. */
+/* The process is gone. */
 void sim_lister_done(struct sim_lister *lister);
 void sim_lister_work(struct sim_lister *lister);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_lister_next(const struct sim_lister *lister);
 
 #endif /* HASP_TESTS_SIM_SIM_LISTER_H */

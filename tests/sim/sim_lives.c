@@ -12,11 +12,11 @@
 
 struct life {
     UT_hash_handle hh;
-    /* Pairs: it is there from an entry on, and from another one no more, or
-     * NEVER. */
+    /* Pairs: the entry from which it existed, and the entry from which it no
+     * longer did, or NEVER. */
     struct buffer spans;
     bool is_there;
-    uint64_t seen; /* By the newest entry after which it was there. */
+    uint64_t seen; /* By the newest entry after which it existed. */
     size_t name_size;
     uint8_t name[];
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* When each lock was there. The state is the witness: a lock may stand for a
+/* When each lock existed. The state is the witness: a lock can exist for a
  * hold, a wait, a delay or a note. */
 
 #ifndef HASP_TESTS_SIM_SIM_LIVES_H
@@ -16,7 +16,7 @@ void sim_lives_free(struct sim_lives *lives);
 void sim_lives_entry(struct sim_lives *lives, uint64_t index,
                      const struct lockfsm *fsm);
 
-/* True if the lock was there at some moment between the two entries. */
+/* True if the lock existed at some moment between the two entries. */
 bool sim_lives_sometime(const struct sim_lives *lives, struct bytes name,
                         uint64_t from, uint64_t to);
 

@@ -7,11 +7,12 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_node.h"
 
-/* A process that is asked to stop has stopped. */
+/* A process has stopped this long after the request to. */
 #define STOP_NS (10 * SIM_S)
 /* Meanwhile the follower acknowledges new entries. */
 #define WORK_NS (3 * SIM_S)
-/* The old copy is noticed: it connects, is told, asks and is answered. */
+/* The old copy is detected: the node connects, is warned, asks and gets an
+ * answer. */
 #define NOTICED_NS (10 * SIM_S)
 
 static uint64_t last_index(struct sim_node *node)
@@ -69,7 +70,7 @@ static void check_old(struct sim *sim, struct sim_node *node,
     }
 }
 
-/* The table goes: it is empty, and the log or a snapshot has all of it. */
+/* The table is emptied: the log or a snapshot has all of it. */
 static void put_back(struct sim_disk *disk, struct files_machine *copy)
 {
     files_restore(disk->files, copy);

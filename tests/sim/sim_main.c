@@ -2,22 +2,22 @@
 
 /* The simulator: whole nodes and clients in one process on virtual time.
  *
- *     sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J]
- *         [--clients N] [--skip-faults LIST] [--without LIST] [--coverage]
- *         [--pairs N] [--plant] [--verbose]
+ * sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J] [--clients
+ * N] [--skip-faults LIST] [--without LIST] [--coverage] [--pairs N] [--plant]
+ * [--verbose]
  *
  * runs K seeds from N on, each S simulated seconds of faults, then a calm in
  * which there must be progress, then an end after which nothing may be left. A
- * run is decided by its seed alone; a failing one prints the rule that was
- * broken, the oracle that says so (sim_oracles.h has their list) and the
- * command that repeats it; --without leaves out some of them, by their numbers.
- * With fewer clients, or without some faults ("3,7-9": their numbers are in the
- * trace), the rest of the run is another one. --coverage tells in how many runs
- * which faults, pairs of faults and states were reached (sim_cover.h). --pairs
- * prints in how many lives each pair of options was met (sim_pairs.h), and
- * fails if it was in fewer than N. --plant puts a bug into the rogues, which
- * trust their sessions for ever then: for tests of what sees it. How it works:
- * tests/sim/README.md. */
+ * run is decided by its seed alone. A failing run prints the broken rule, the
+ * oracle that reported it (sim_oracles.h lists them) and the command that
+ * repeats it. --without leaves out some oracles, by number. With fewer clients,
+ * or without some faults ("3,7-9": their numbers are in the trace), the rest of
+ * the run changes, too. --coverage prints in how many runs which faults, pairs
+ * of faults and states were reached (sim_cover.h). --pairs prints in how many
+ * lives each pair of options occurred (sim_pairs.h), and fails if one occurred
+ * in fewer than N. --plant puts a bug into the rogues, which then trust their
+ * sessions forever: for tests of which oracles see it. tests/sim/README.md
+ * explains how it works. */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -37,7 +37,7 @@
 #include "tests/sim/sim_pairs.h"
 #include "tests/unit/lockfsm_delta.h"
 
-/* What a worker process tells of a seed. */
+/* What a worker process reports of a seed. */
 struct outcome {
     bool is_over; /* False: the process died. */
     bool has_failed;
@@ -59,7 +59,8 @@ struct batch {
     uint64_t seed_count;
     uint32_t job_count;
     bool shows_coverage;
-    uint32_t pair_least; /* Lives of each pair of options; 0: do not look. */
+    uint32_t pair_least; /* Required lives of each pair of options; 0: not
+                            checked. */
 };
 
 static void log_line(void *data, enum log_level level, const char *event,
@@ -100,8 +101,8 @@ static void print_violation(uint64_t seed, const struct outcome *outcome)
     }
 }
 
-/* Runs seeds that no other job has begun; a process of its own for each seed,
- * so that one that dies says which it was and the rest goes on. */
+/* Runs seeds that no other job has begun. Each seed has its own process, so
+ * that one that dies is identified and the rest continues. */
 static void run_job(const struct batch *batch, struct shared *shared)
 {
     struct outcome *outcomes = shared->outcomes;
@@ -240,7 +241,7 @@ static uint64_t number(const char *text)
     return value;
 }
 
-/* "3,7-9": sets what has such a number, from 1 to 'most'. */
+/* "3,7-9": sets the elements with these numbers, from 1 to 'most'. */
 static void take_list(const char *text, unsigned long most, bool *is_set)
 {
     while (*text != '\0') {

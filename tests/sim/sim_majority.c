@@ -14,7 +14,7 @@ static bool is_voter(const struct replica_members *members, uint64_t id)
     return member != NULL && member->role == MEMBER_VOTER;
 }
 
-/* The vote that was taken away, 0: none. */
+/* The vote that was removed, 0: none. */
 static uint64_t lost_vote(const struct replica_members *before,
                           const struct replica_members *after)
 {

@@ -180,7 +180,7 @@ static struct treap_node *next_of(struct treap *order,
 
 void rights_load(const struct lockfsm *fsm, struct rights *rights)
 {
-    /* The cast is for the walk; the state stays as it is. */
+    /* The cast is for the walk; the state does not change. */
     struct lockfsm *state = (struct lockfsm *)(uintptr_t)fsm;
     struct treap *order = lockfsm_user_order(state);
     struct treap_node *at = NULL;
@@ -218,7 +218,7 @@ bool right_has_secret(const struct right_user *user, const uint8_t *hash)
     return false;
 }
 
-/* Of who was removed nothing but his name is left. */
+/* Only the name of a removed user is left. */
 static bool is_same_one(const struct right_user *a, const struct right_user *b)
 {
     bool is_same = a->number == b->number && a->role_count == b->role_count &&
@@ -275,7 +275,7 @@ bool rights_are_same(const struct rights *a, const struct rights *b)
 /* --- What an entry needs -------------------------------------------------- */
 
 struct need {
-    enum verb verb; /* VERB_COUNT: to be somebody. */
+    enum verb verb; /* VERB_COUNT: to be authenticated. */
     const struct bytes *name;
     uint32_t count;
 };
@@ -330,7 +330,7 @@ static struct need need_of(const struct entry *command)
     case OP_ROLE_REMOVE:
     case OP_ACCESS_SET:
     case OP_CERT_REVOKE:
-    case OP_ACT: /* Of a local login; see rights_is_own(). */
+    case OP_ACT: /* For a local login; see rights_is_own(). */
         return (struct need){.verb = VERB_ACCESS};
     default:
         return (struct need){.verb = VERB_COUNT};

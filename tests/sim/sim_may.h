@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may do what, by users, roles, access and revoked certificates as they
- * stood after one entry: the rules of lockfsm/user/access.h, written a second
- * time.
- */
+/* The rights of each user, by users, roles, access and revoked certificates as
+ * they were after one entry: the rules of lockfsm/user/access.h, written a
+ * second time. */
 
 #ifndef HASP_TESTS_SIM_SIM_MAY_H
 #define HASP_TESTS_SIM_SIM_MAY_H
@@ -35,7 +34,7 @@ struct right_secret {
 };
 struct right_user {
     char name[16];   /* Empty: there is none. */
-    uint64_t number; /* 0: he was removed. */
+    uint64_t number; /* 0: the user was removed. */
     uint64_t changed;
     bool is_disabled;
     uint32_t role_count;
@@ -65,25 +64,26 @@ bool rights_are_revoked(const struct rights *rights,
                         const uint8_t fingerprint[FINGERPRINT_SIZE]);
 /* By its SHA-256; 'user' may be NULL. */
 bool right_has_secret(const struct right_user *user, const uint8_t *hash);
-/* Of the user of that name, "anyone" and "local" too; 0: there is none. */
+/* Number of the user of that name, "anyone" and "local" too; 0: there is
+ * none. */
 uint64_t rights_number(const struct rights *rights, const char *name);
 
-/* NO_AUTH: he may do nothing. */
+/* NO_AUTH: no rights at all. */
 enum verdict { MAY, NO_AUTH, NO_PERMISSION };
-/* With VERB_COUNT: whether he may do anything. */
+/* With VERB_COUNT: whether the user has any right. */
 enum verdict rights_allow(const struct rights *rights, uint64_t number,
                           enum verb verb, struct bytes name,
                           enum extent extent);
-/* Whether the entry may be carried out behind them. */
+/* Whether these rights allow the entry. */
 enum verdict rights_judge(const struct rights *rights,
                           const struct entry *command);
-/* What the leader asks of itself, or a member of the cluster does. */
+/* Requests of the leader itself, or of a member of the cluster. */
 bool rights_is_own(const struct entry *command);
 bool rights_are_changed_by(const struct entry *command);
-/* What a place in a queue needs to stay. */
+/* The right that a wait needs to stay in the queue. */
 enum verb rights_verb_to_wait(const struct acquire_command *acquire);
 
-/* As a state has them, but for 'from'; and whether two are the same but for
+/* Loads rights as a state has them, except 'from'; and compares two, except for
  * that. */
 void rights_load(const struct lockfsm *fsm, struct rights *rights);
 bool rights_are_same(const struct rights *a, const struct rights *b);

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 
-/* Without a round trip for so long a connection is given up. */
+/* A connection without a round trip for this long is closed. */
 #define NET_TIMEOUT_NS (5 * SIM_S)
 #define NET_WATCH_NS (500 * SIM_MS)
 
@@ -31,10 +31,10 @@ struct chunk {
 };
 
 struct sim_net {
-    struct list wires; /* All of the run, the newest last. */
+    struct list wires; /* All wires of the run, the newest last. */
     uint64_t wire_count;
     uint64_t delay_ns[SIM_HOST_MAX][SIM_HOST_MAX];
-    uint64_t blocked_ns[SIM_HOST_MAX][SIM_HOST_MAX]; /* Since; 0: open. */
+    uint64_t blocked_ns[SIM_HOST_MAX][SIM_HOST_MAX]; /* Since when; 0: open. */
     struct sim_event watch;
 };
 
@@ -42,7 +42,7 @@ static uint64_t one_way(struct sim *sim, uint32_t from, uint32_t to)
 {
     uint64_t base_ns = sim->net->delay_ns[from][to];
     uint64_t jitter_ns = prng_below(&sim->prng, base_ns / 2 + 1);
-    /* A retransmission now and then. */
+    /* An occasional retransmission. */
     if (sim_chance(sim, 0.002)) {
         jitter_ns += sim_between(sim, 1, 200) * SIM_MS;
     }
@@ -184,7 +184,7 @@ static void put_word(const struct sim_wire *wire, const struct chunk *chunk,
         return;
     }
     if (text.size > 0 && text.data[0] == '*') {
-        /* "*2\r\n$9\r\nLOCK.SHOW\r\n": behind the second line. */
+        /* "*2\r\n$9\r\nLOCK.SHOW\r\n": after the second line. */
         for (int lines = 0; lines < 2 && text.size > 0;) {
             lines += text.data[0] == '\n';
             text = bytes_of(text.data + 1, text.size - 1);
@@ -218,7 +218,7 @@ static void deliver(struct sim *sim, struct sim_wire *wire, int side)
     uint32_t from = wire->host[1 - side];
     uint32_t to = wire->host[side];
     if (chunk->kind != CHUNK_TIMEOUT && sim_net_is_blocked(sim, from, to)) {
-        return; /* Stays; sim_net_block() starts it again. */
+        return; /* It stays; sim_net_block() starts it again. */
     }
     list_remove(&chunk->in_queue);
     if (sim->host[to]->is_os_up) {
@@ -247,8 +247,8 @@ static bool has_timed_out(const struct sim *sim, uint32_t a, uint32_t b)
     return since_ns != 0 && sim->now_ns - since_ns > NET_TIMEOUT_NS;
 }
 
-/* Gives up connections that have had no round trip for long, and forgets those
- * that are closed on both ends. */
+/* Closes connections that have had no round trip for long, and frees those that
+ * are closed on both ends. */
 static void watch(struct sim *sim, struct sim_event *event)
 {
     LIST_EACH_SAFE (node, &sim->net->wires) {
@@ -391,7 +391,7 @@ void sim_net_block(struct sim *sim, uint32_t from, uint32_t to, bool is_blocked)
     if (is_blocked) {
         return;
     }
-    /* What was held back is sent again after a while. */
+    /* Held-back bytes are sent again after a while. */
     LIST_EACH (node, &sim->net->wires) {
         struct sim_wire *wire = LIST_ENTRY(node, struct sim_wire, in_net);
         for (int side = 0; side < 2; side++) {

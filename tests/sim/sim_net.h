@@ -2,15 +2,15 @@
 
 /* The virtual network: TCP connections between hosts.
  *
- * What real TCP shows is what this shows: the bytes of a connection arrive in
- * order and once, or the connection goes down and takes with it what was on the
- * way; the two ends learn of that at different times, or by silence alone. A
- * blocked direction (an asymmetric partition) holds its bytes back: they arrive
- * late, when it opens again, or never, when the connection has timed out.
- * There is no loss of single messages and no reordering within a connection.
+ * It shows what real TCP shows: the bytes of a connection arrive in order and
+ * once, or the connection breaks and loses the bytes in flight. The two ends
+ * learn of that at different times, or only by silence. A blocked direction (an
+ * asymmetric partition) holds its bytes back: they arrive late, when it opens
+ * again, or never, when the connection has timed out. There is no loss of
+ * single messages and no reordering within a connection.
  *
- * What arrives is put into the receiver's inbox as sim_news, also while its
- * process is stopped: the kernel takes bytes for it. */
+ * Arrivals are put into the receiver's inbox as sim_news, also while its
+ * process is stopped: the kernel receives bytes for it. */
 
 #ifndef HASP_TESTS_SIM_SIM_NET_H
 #define HASP_TESTS_SIM_SIM_NET_H
@@ -23,7 +23,7 @@ enum wire_kind { WIRE_PEER, WIRE_CLIENT };
 struct wire_side {
     bool is_open; /* The process of this end has the socket. */
     bool is_established;
-    struct list arriving; /* Chunks on the way to this end. */
+    struct list arriving; /* Chunks in flight to this end. */
     uint64_t last_ns;     /* Delivery of the last of them. */
     struct sim_event delivery;
 };
@@ -34,7 +34,7 @@ struct sim_wire {
     enum wire_kind kind;
     uint32_t host[2];          /* [0] has dialled ... */
     struct sim_identity shown; /* ... and shows this, ... */
-    uint64_t accepted;         /* ... and [1] had applied this by then. */
+    uint64_t accepted;         /* ... and [1] had applied this at that time. */
     struct wire_side side[2];
     bool is_over;
 };
@@ -45,7 +45,7 @@ enum news_kind {
     NEWS_DATA,
     NEWS_CLOSED,
     /* Not from the network: */
-    NEWS_DISK, /* A write has ended; or has failed. */
+    NEWS_DISK, /* A write has ended, or has failed. */
     NEWS_SNAPSHOT_TAKEN,
     NEWS_SNAPSHOT_RECEIVED,
     NEWS_PROBED
@@ -55,11 +55,11 @@ struct sim_news {
     struct list in_inbox;
     enum news_kind kind;
     struct sim_wire *wire;
-    int side;             /* Which end the host is. */
+    int side;             /* The end that the host has. */
     bool is_by_peer;      /* CLOSED: the other end closed or reset it. */
     uint64_t log_index;   /* SNAPSHOT_TAKEN; PROBED: which one. */
     int error;            /* DISK, SNAPSHOT_..., PROBED. */
-    uint64_t incarnation; /* PROBED: of the directory there. */
+    uint64_t incarnation; /* PROBED: incarnation of the directory there. */
     struct bytes bytes;   /* DATA; owned. */
 };
 
@@ -74,12 +74,12 @@ void sim_net_send(struct sim *sim, struct sim_wire *wire, int side,
 /* The process of this end closes the socket; what it has sent arrives. */
 void sim_net_close(struct sim *sim, struct sim_wire *wire, int side,
                    uint64_t after_ns);
-/* A connection dies on the way. */
+/* A connection breaks in the network. */
 void sim_net_cut(struct sim *sim, struct sim_wire *wire);
-/* A random connection that stands, or NULL. */
+/* A random open connection, or NULL. */
 struct sim_wire *sim_net_any(struct sim *sim);
-/* The process of 'host' has died: its connections are closed by the kernel, or,
- * if the machine went down, just fall silent. */
+/* The process of 'host' has died: the kernel closes its connections, or, if the
+ * machine went down, they fall silent. */
 void sim_net_host_died(struct sim *sim, uint32_t host, bool is_os_down);
 
 /* Blocks or opens one direction. */
@@ -87,7 +87,7 @@ void sim_net_block(struct sim *sim, uint32_t from, uint32_t to,
                    bool is_blocked);
 bool sim_net_is_blocked(const struct sim *sim, uint32_t from, uint32_t to);
 void sim_net_open_all(struct sim *sim);
-/* Base delay of one direction; jitter comes on top. */
+/* Base delay of one direction; jitter is added. */
 void sim_net_set_delay(struct sim *sim, uint32_t from, uint32_t to,
                        uint64_t delay_ns);
 

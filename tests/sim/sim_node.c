@@ -91,7 +91,7 @@ static bool founds(const struct sim_node *node)
     return node->host.number < node->sim->member_count && !node->was_wiped;
 }
 
-/* Founders have told each other before the run begins. */
+/* Founders have exchanged theirs before the run begins. */
 static uint64_t founders_incarnation(uint32_t number)
 {
     return 5000 + number;
@@ -114,7 +114,7 @@ static void founders(const struct sim *sim, struct replica_members *members)
     }
 }
 
-/* The first entry of the cluster; none if it is not this node's to write. */
+/* The first entry of the cluster; none if this node does not write it. */
 static void first_entry(struct sim_node *node, struct buffer *ret_entry)
 {
     struct replica_members members = {.count = 0};
@@ -312,18 +312,18 @@ static struct core_options make_options(struct sim_node *node)
     options.limits.snapshot_entries = 20 + sim->options.seed % 7 * 60;
     options.limits.snapshot_chunk_size = 1024;
     if (sim->options.seed % 3 != 0) {
-        /* A short log: who is away for a while needs a snapshot. */
+        /* A short log: a node that is away for a while needs a snapshot. */
         options.limits.requests_in_flight = 40;
         options.limits.own_in_flight = 24;
     }
     if (sim->options.seed % 3 == 1) {
-        /* A shorter one still. */
+        /* A still shorter one. */
         options.limits.requests_in_flight = 24;
         options.limits.own_in_flight = 12;
         options.limits.snapshot_entries = 20;
     }
     if (sim->options.seed % 2 == 0) {
-        /* Each node's file says something else. */
+        /* Each node's file is different. */
         for (int key = 0; key < LIMIT_COUNT; key++) {
             options.limits.founding.of[key] = sim_admin_limit(
                 sim, (enum limit_key)key);
@@ -343,7 +343,7 @@ static void heard(void *data, uint64_t session)
     }
 }
 
-/* False if the process has ended by that. */
+/* False if that has ended the process. */
 static bool open_disk(struct sim_node *node, struct bytes first,
                       struct core_start *start)
 {
@@ -405,7 +405,7 @@ void sim_node_start(struct sim_node *node)
     node->host.is_running = true;
     node->host.is_paused = false;
     node->slow_until_ns = 0;
-    node->read_ns = node->taken_ns = 0; /* The clock may have begun anew. */
+    node->read_ns = node->taken_ns = 0; /* The clock may have restarted. */
     sim_note(sim, &node->host, "starts", start.replica.term,
              start.replica.applied_index, node->feature_level);
     sim_check_node_starts(sim, node);

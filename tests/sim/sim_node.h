@@ -3,11 +3,10 @@
 /* A node: the daemon's core (core with raft/ and lockfsm/ under it) on a
  * virtual disk and network.
  *
- * The node does what the loop around the core does: reads what has arrived,
- * feeds it, calls core_turn(), sends and writes what came out of it. The life
- * of its process is short: it is killed between two calls of the port or
- * anywhere else, stopped, stalled, and started again from what the disk has
- * kept. */
+ * The node does what the loop around the core does: it reads what has arrived,
+ * feeds it, calls core_turn(), sends and writes the output. Its process lives
+ * shortly: it is killed between two calls of the port or anywhere else,
+ * stopped, stalled, and started again from what is left on the disk. */
 
 #ifndef HASP_TESTS_SIM_SIM_NODE_H
 #define HASP_TESTS_SIM_SIM_NODE_H
@@ -21,11 +20,12 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number);
 void sim_node_free(struct sim_node *node);
 struct sim *sim_node_sim(struct sim_node *node);
 struct sim_host *sim_node_host(struct sim_node *node);
-/* Other machines may have the same number; 0: its machine has none yet. */
+/* Other machines can have the same number; 0: its machine has none yet. */
 uint64_t sim_node_id(const struct sim_node *node);
-/* Of its machine. */
+/* Number of its machine. */
 uint32_t sim_node_number(const struct sim_node *node);
-/* The life of the cluster that its directory is of: when it was wiped last. */
+/* The life of the cluster to which its directory belongs, from when it was last
+ * wiped. */
 uint32_t sim_node_life(const struct sim_node *node);
 /* That life is over: the cluster has been restored since. */
 bool sim_node_is_former(const struct sim_node *node);
@@ -33,50 +33,51 @@ struct sim_disk *sim_node_disk(struct sim_node *node);
 /* NULL while the process does not run. */
 struct core *sim_node_core(struct sim_node *node);
 
-/* True if the process still acts, called once for each call of its port: it may
- * be its last. */
+/* True if the process still acts. Called once for each call of its port, which
+ * may be its last. */
 bool sim_node_acts(struct sim_node *node);
-/* An error of the disk ends the process; 0: none. It may only be one that the
- * disk has had. */
+/* An error of the disk ends the process; 0: none. The disk must have had that
+ * error. */
 void sim_node_disk_fails(struct sim_node *node, int error);
 
 /* Starts the process from what is on its disk. */
 void sim_node_start(struct sim_node *node);
 /* Ends it at once; with 'is_os_down' the machine as well. */
 void sim_node_kill(struct sim_node *node, bool is_os_down);
-/* It has died in a call on files: it ends, if need be at the end of its turn.
- */
+/* It has died in a call on files: it ends, if necessary at the end of its
+ * turn. */
 void sim_node_dies(struct sim_node *node);
-/* Ends it after so many more calls of its port: in the middle of something. */
+/* Ends it after this many more calls of its port, in the middle of
+ * something. */
 void sim_node_kill_within(struct sim_node *node, uint32_t calls);
 /* Ends it and gives it an empty data directory, with these members in its
  * configuration. */
 void sim_node_wipe(struct sim_node *node,
                    const struct replica_members *members);
-/* Gives its machine, which nobody has used yet, the number 'id' as well. */
+/* Gives its machine, which was never used, the number 'id' as well. */
 void sim_node_settle(struct sim_node *node, uint64_t id,
                      const struct replica_members *members);
-/* Wipes it, and takes the number away that its machine was given. */
+/* Wipes it, and removes the number that its machine was given. */
 void sim_node_unsettle(struct sim_node *node);
-/* The operator has put its number on another machine since. */
+/* The operator has since put its number on another machine. */
 bool sim_node_is_old(const struct sim_node *node);
-/* Its machine was given its number sooner than the other. */
+/* Its machine was given its number earlier than the other. */
 bool sim_node_is_before(const struct sim_node *node,
                         const struct sim_node *other);
 /* The directory with which it is connected as 'id'; 0: none. */
 uint64_t sim_node_linked(const struct sim_node *node, uint64_t id);
-/* It has yet to apply what its log had when its process began. */
+/* It has yet to apply entries that its log had when its process began. */
 bool sim_node_is_behind(const struct sim_node *node);
-/* It has stopped since it was removed, and nobody has started it since. */
+/* It has stopped because it was removed, and was not started since. */
 bool sim_node_was_removed(const struct sim_node *node);
-/* Starts it though it had stopped as removed. */
+/* Starts it although it had stopped as removed. */
 void sim_node_start_again(struct sim_node *node);
-/* No founder, and never prepared for becoming a member. */
+/* It is not a founder, and was never prepared to become a member. */
 bool sim_node_is_fresh(const struct sim_node *node);
 /* Asks it to stop cleanly. */
 void sim_node_stop(struct sim_node *node);
-/* Likewise, and flips a bit of its files before it starts again: it has to
- * refuse them (then the bit is flipped back), or to do without that bit. */
+/* Likewise, and flips a bit of its files before it starts again. It has to
+ * refuse them (then the bit is flipped back), or not to need that bit. */
 void sim_node_rot(struct sim_node *node);
 void sim_node_pause(struct sim_node *node, bool is_paused);
 /* Every turn takes long until 'until_ns'. */
@@ -86,25 +87,26 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce);
 /* "peer-host:port,client-host:port", of its machine. */
 void sim_node_address(const struct sim_node *node,
                       char address[MEMBER_ADDRESS_SIZE]);
-/* The one on the machine with this address, whatever its number; NULL. */
+/* The node on the machine with this address, whatever its number; NULL. */
 struct sim_node *sim_node_at(const struct sim *sim, const char *address);
-/* The one at the member's address: whoever dials that reaches it. */
+/* The node at the member's address, which a node that dials the member
+ * reaches. */
 struct sim_node *sim_node_of(const struct sim *sim,
                              const struct replica_member *member);
 /* True if these name its data directory. */
 bool sim_node_is_named(const struct sim_node *node,
                        const struct replica_members *members);
 uint32_t sim_node_election_ms(const struct sim_node *node);
-/* Since it was last heard of 'id'; UINT64_MAX: it is not connected. */
+/* Time since it last heard of 'id'; UINT64_MAX: it is not connected. */
 uint64_t sim_node_silence_ms(const struct sim_node *node, uint64_t id);
 /* The feature level that its version understands. */
 uint32_t sim_node_level(const struct sim_node *node);
-/* A member has told it that this is not enough for the cluster. */
+/* A member has reported that its level is too low for the cluster. */
 void sim_node_too_old(struct sim_node *node);
 uint64_t sim_node_incarnation(const struct sim_node *node);
-/* For a directory that is made now. */
+/* For a new directory. */
 uint64_t sim_node_new_incarnation(const struct sim_node *node);
-/* The id that its data directory remembers, all zero if none. */
+/* The cluster id in its data directory; all zero if none. */
 const uint8_t *sim_node_cluster(const struct sim_node *node);
 bool sim_node_leads(struct sim_node *node);
 /* See lockfsm_set_slice(): in most runs sessions end, and locks are handed

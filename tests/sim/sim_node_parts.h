@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a node of the simulator is made of: for sim_node.c, which begins and
- * ends its lives, sim_port.c, which is the core's port, and sim_turn.c, which
- * is the loop around the core. */
+/* The parts of a simulated node, for sim_node.c, which begins and ends its
+ * lives, sim_port.c, which is the core's port, and sim_turn.c, which is the
+ * loop around the core. */
 
 #ifndef HASP_TESTS_SIM_SIM_NODE_PARTS_H
 #define HASP_TESTS_SIM_SIM_NODE_PARTS_H
@@ -26,7 +26,7 @@ struct server_conn {
     struct buffer output;
     struct resp_parser parser;
     bool is_blocked;
-    bool is_closing; /* By the core, once the output has left. */
+    bool is_closing; /* By the core, after the output was sent. */
     bool is_gone;    /* The other end has closed, and the core knows. */
 };
 
@@ -34,43 +34,44 @@ struct sim_node {
     struct sim *sim;
     struct sim_host host;
     uint64_t id;      /* 0: none yet. */
-    uint64_t settled; /* The later, the greater; 0: at the start. */
+    uint64_t settled; /* Order of numbering; 0: at the start. */
     uint32_t life;
     struct core *core;
     struct sim_disk disk;
     struct sim_peers *peers;
-    struct replica_members known; /* By the oracle, see sim_majority.h. */
+    struct replica_members known; /* For the oracle, see sim_majority.h. */
     struct list conns;
     uint64_t conn_count;
-    uint64_t began_index; /* The last of its log when the process began. */
+    uint64_t began_index; /* Last log index when it began. */
     uint64_t incarnation;
-    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* On its disk. */
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* As on its disk. */
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     uint32_t feature_level; /* 0: it was never started. */
     struct account account; /* While the process runs. */
     int64_t began_left;     /* What it had left when the turn began. */
     uint64_t next_turn_ns;  /* Local time. */
-    uint64_t taken_ns;      /* All that had come by then was taken; likewise. */
+    uint64_t taken_ns;      /* Everything that had arrived by then was received;
+                               likewise. */
     uint64_t read_ns;       /* And was fed, or its connection has been since. */
     uint64_t slow_until_ns;
     uint64_t stopping_until_ns; /* 0: not stopping. */
-    struct sim_event probed;    /* What this node has dialled has answered. */
+    struct sim_event probed; /* A probe that this node has sent was answered. */
     uint64_t probe_number;
     uint64_t probe_id;
     uint32_t probe_host;
     bool was_wiped;
-    bool was_removed;    /* Nobody starts it again before it is wiped. */
+    bool was_removed;    /* It is not started again before it is wiped. */
     bool is_dying;       /* Nothing it does reaches the world. */
-    uint32_t calls_left; /* Until it dies; 0: it does not. */
+    uint32_t calls_left; /* Calls until it dies; 0: it does not. */
     bool is_in_turn;
-    bool was_clean; /* The process has ended so. */
+    bool was_clean; /* The process ended that way. */
     bool rots;      /* After a clean end a bit of its files flips. */
 };
 
 /* Its process has died, or its disk has failed. */
 bool sim_node_is_excused(const struct sim_node *node);
-/* What the process has in memory goes, and it runs no more. */
+/* The process loses its memory, and no longer runs. */
 void sim_node_drop_process(struct sim_node *node);
 
 /* sim_port.c */
@@ -80,10 +81,10 @@ void sim_port_probed(struct sim *sim, struct sim_event *event);
 /* sim_turn.c */
 void sim_turn_wake(struct sim *sim, struct sim_event *event);
 void sim_turn_free_conn(struct server_conn *conn);
-/* The connection is that user's from now on. */
+/* The connection has that user from now on. */
 void sim_turn_set_user(struct server_conn *conn, uint64_t user);
-/* What a turn does for clients, in the account's units: in some runs so little
- * that they have to wait. */
+/* Units of the account that a turn may spend on clients: in some runs so few
+ * that clients have to wait. */
 uint64_t sim_turn_units(const struct sim *sim);
 
 #endif /* HASP_TESTS_SIM_SIM_NODE_PARTS_H */

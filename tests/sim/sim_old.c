@@ -8,7 +8,7 @@
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_replace.h"
 
-/* What is blocked opens by then. */
+/* Blocked links open within this time. */
 #define BLOCKED_MS 8000
 
 static void block(struct sim *sim, uint32_t a, uint32_t b, bool is_blocked)
@@ -19,7 +19,7 @@ static void block(struct sim *sim, uint32_t a, uint32_t b, bool is_blocked)
     }
 }
 
-/* True of about as many in 'out of' ones. */
+/* True for about this many of 'out of' nodes. */
 static bool one_of(struct sim *sim, uint64_t out_of)
 {
     return prng_below(&sim->prng, out_of) == 0;
@@ -45,7 +45,7 @@ void sim_old_part(struct sim *sim, struct sim_node *node)
     case 0:
     case 1:
     case 2:
-        /* The leader alone does not hear it: then people replace a node. */
+        /* Only the leader does not hear it: then people replace a node. */
         if (leader != NULL) {
             block(sim, host, sim_node_number(leader), true);
         }
@@ -82,8 +82,8 @@ static struct sim_node *any_old(struct sim *sim)
     return any;
 }
 
-/* The old directory and its replacement are on two sides; of the others each is
- * on one of them. */
+/* The old directory and its replacement are on two sides; each other node is on
+ * one of them. */
 static void divide(struct sim *sim, const struct sim_node *old)
 {
     const struct sim_node *newest = sim_replace_newest(sim, sim_node_id(old));
@@ -104,8 +104,8 @@ static void divide(struct sim *sim, const struct sim_node *old)
     }
 }
 
-/* A member loses power, and what its table has not flushed; when it starts
- * again it reaches nobody but the old directory. */
+/* A member loses power, and what its table has not flushed. When it starts
+ * again it reaches only the old directory. */
 static void mislead(struct sim *sim, const struct sim_node *old)
 {
     struct replica_members members;

@@ -11,7 +11,7 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_program.h"
 
-/* For so long an owner that has nothing is still in the same life. */
+/* An owner without holds for this long is still in the same life. */
 #define IDLE_NS (500 * SIM_MS)
 
 static const char *const names[] = {
@@ -39,7 +39,7 @@ static const char *const names[] = {
 _Static_assert(sizeof names / sizeof names[0] == SIM_PAIR_COUNT,
                "sim.h has room for them");
 
-/* What cannot be met in one life, and why. */
+/* Pairs that cannot occur in one life, and why. */
 static const struct {
     enum pair_option a, b;
     const char *why;
@@ -109,7 +109,8 @@ static struct sim_history *history_of(const struct sim_caller *caller)
     return sim_check_history(caller->program->sim);
 }
 
-/* The cluster has said so of the session, or has ended it for that. */
+/* The cluster has reported that the session is blacklisted, or has ended it for
+ * that. */
 static bool is_blacklisted(const struct sim_caller *caller)
 {
     const struct session_fsm *machine = &caller->program->machine;
@@ -120,7 +121,7 @@ static bool is_blacklisted(const struct sim_caller *caller)
                                        caller->program->session);
 }
 
-/* An operator has taken what an object stands for. */
+/* An operator has ended the hold of an object. */
 static void meet_taken(struct sim_caller *caller)
 {
     for (uint32_t i = 0; i < HOLD_MAX; i++) {
@@ -217,7 +218,7 @@ static void told_of(struct sim_caller *caller, uint32_t lock)
 
 void sim_pairs_told(struct sim_caller *caller)
 {
-    /* BLACKLIST.ADD is answered by OK, which is no number. */
+    /* The answer to BLACKLIST.ADD is OK, which is not a number. */
     bool is_refused = caller->call.error == HASP_EBLACKLISTED ||
                       (caller->kind == CALL_BLACKLIST &&
                        caller->call.error == HASP_EPROTO);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What others ask of the history. */
+/* The queries on the history. */
 
 #include "tests/sim/sim_past.h"
 
@@ -101,7 +101,7 @@ bool sim_history_taken_always(const struct sim_history *history,
     if (lock == NULL) {
         return false;
     }
-    /* Grants stand in the order of their beginnings: one goes on where others
+    /* Grants are in the order of their beginnings: one continues where others
      * end, or there is a moment without. */
     uint64_t covered = from;
     LIST_EACH (node, &lock->grants) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the history is made of: sim_history.c writes it, sim_past.c reads it.
- * Entries are told by their places (sim_check.h). */
+/* The records of the history: sim_history.c writes them, sim_past.c reads them.
+ * Entries are identified by their places (sim_check.h). */
 
 #ifndef HASP_TESTS_SIM_SIM_PAST_H
 #define HASP_TESTS_SIM_SIM_PAST_H
@@ -20,10 +20,10 @@ struct past_grant {
     uint64_t token;
     uint64_t from; /* Entry that granted it. */
     uint64_t to;   /* Entry that ended it; NEVER. */
-    uint32_t told; /* How often a program was told of it. */
+    uint32_t told; /* Number of reports to a program. */
     bool is_exclusive;
-    /* The reason, if an operator has ended it while its holder believed; NULL.
-     */
+    /* The reason, if an operator has ended it while its holder believed in it;
+     * NULL. */
     const char *taken;
 };
 
@@ -35,8 +35,8 @@ struct past_wait {
     bool is_upgrade;
     bool is_shared;
     bool is_slots;
-    bool is_several; /* It may stand for the sake of another lock. */
-    bool is_granted; /* By the entry that is being written. */
+    bool is_several; /* It may wait because of another lock. */
+    bool is_granted; /* Granted by the entry that is being recorded. */
 };
 
 struct past_lock {
@@ -53,8 +53,8 @@ struct past_session {
     uint64_t id;
     uint64_t opened_ns; /* True time. */
     uint64_t ended_index;
-    bool is_dropped;       /* By a restore. */
-    bool is_blacklisted;   /* It was ended for that. */
+    bool is_dropped;       /* Ended by a restore. */
+    bool is_blacklisted;   /* Blacklisting ended it. */
     uint64_t beat_sent_ns; /* True time; 0: none was answered. */
     uint64_t ttl_ms;
     uint64_t linger_ms;
@@ -89,7 +89,7 @@ struct past_session *past_find_session(const struct sim_history *history,
                                        uint64_t id);
 struct past_request *past_find_request(struct sim_history *history,
                                        uint64_t session, uint64_t req);
-/* Of a request; until the next one. */
+/* Key of a request; valid until the next one. */
 struct bytes past_key(struct sim_history *history, uint64_t session,
                       uint64_t req);
 

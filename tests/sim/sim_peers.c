@@ -22,28 +22,28 @@
 struct sim_link {
     struct sim_wire *wire; /* NULL: none. */
     int side;
-    uint64_t id; /* Whom it was dialled for, or who has dialled. */
+    uint64_t id; /* The peer that was dialled, or that has dialled. */
     bool is_connected;
-    bool is_up; /* Its HELLO was fine. */
+    bool is_up; /* Its HELLO was accepted. */
     uint64_t incarnation;
-    bool is_dropped;  /* By the core, to be closed. */
-    uint32_t version; /* Of the frames, while it is up. */
+    bool is_dropped;  /* Dropped by the core; to be closed. */
+    uint32_t version; /* Version of the frames, while it is up. */
     struct buffer input;
     struct buffer output;
-    uint64_t heard_ns; /* True time, as all here. */
+    uint64_t heard_ns; /* True time, as everywhere here. */
     uint64_t ping_ns;
 };
 
-/* What the core sees: a number, behind which several machines may be. */
+/* The core's view: a number, which several machines may have. */
 struct sim_peer {
     bool is_wanted;        /* By the log, or by the configuration. */
-    bool was_named;        /* By the log, which may take it away again. */
-    uint32_t host;         /* Where it is dialled. */
-    struct sim_link *link; /* That is up, or is to be; NULL: none. */
-    bool is_guest;         /* Up, though not wanted, for what its HELLO said: */
+    bool was_named;        /* By the log, which may remove it again. */
+    uint32_t host;         /* The host to dial. */
+    struct sim_link *link; /* The link that is up, or is to be; NULL: none. */
+    bool is_guest;         /* Up, though not wanted, because of its HELLO: */
     bool is_leaving;       /* The core has dropped the link. */
     uint64_t heard_ns;
-    uint64_t dial_ns; /* Not before. */
+    uint64_t dial_ns; /* No dialling before this time. */
 };
 
 struct sim_peers {
@@ -121,7 +121,7 @@ static void dial_at(struct sim_peers *peers, uint64_t id, uint64_t at_ns)
     peers->peer[id].dial_ns = id > own_id(peers) ? at_ns + PATIENCE_NS : at_ns;
 }
 
-/* Closes it; nobody was told that it is up. */
+/* Closes it; the core was not informed that it is up. */
 static void drop(struct sim_peers *peers, struct sim_link *link)
 {
     sim_net_close(peers->sim, link->wire, link->side, 0);
@@ -169,7 +169,7 @@ void sim_peers_want(struct sim_peers *peers,
                     const struct replica_members *members)
 {
     if (members->count == 0) {
-        return; /* Nothing is in the log yet: the configuration holds. */
+        return; /* The log is empty: the configuration applies. */
     }
     for (uint32_t id = 1; id <= SIM_ID_MAX; id++) {
         struct sim_peer *peer = &peers->peer[id];
@@ -177,7 +177,7 @@ void sim_peers_want(struct sim_peers *peers,
         if (member != NULL && id != own_id(peers)) {
             want(peers, member);
         } else if (!peer->is_guest && (peer->was_named || !peers->is_joining)) {
-            /* The core knows: it is what has removed it. */
+            /* The core knows, since it has removed it. */
             peer->is_wanted = false;
             peer->was_named = false;
             if (peer->link != NULL) {
@@ -192,7 +192,7 @@ void sim_peers_drop(struct sim_peers *peers, uint64_t id)
     struct sim_peer *peer = &peers->peer[id];
     struct sim_link *link = peer->link;
     if (link != NULL && link->is_up) {
-        link->is_up = false; /* The core is not told: it has dropped it. */
+        link->is_up = false; /* The core is not informed: it has dropped it. */
         link->is_dropped = true;
         buffer_clear(&link->output);
         peer->is_leaving = true;
@@ -223,7 +223,7 @@ uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id)
                          : (peers->sim->now_ns - heard_ns) / SIM_MS;
 }
 
-/* Forgets the connection; tells the core if it was up. */
+/* Frees the connection; informs the core if it was up. */
 static void go_down(struct sim_peers *peers, struct sim_link *link,
                     bool is_by_peer, uint64_t now_ns)
 {
@@ -242,7 +242,7 @@ static void go_down(struct sim_peers *peers, struct sim_link *link,
     }
 }
 
-/* Something has come from there. */
+/* A message has arrived from there. */
 static void hear(struct sim_peers *peers, struct sim_link *link)
 {
     link->heard_ns = peers->sim->now_ns;
@@ -260,7 +260,7 @@ static struct frame_hello own_hello(struct sim_peers *peers, uint64_t id)
     };
     hello.versions = frame_versions_spoken;
     if (sim_node_level(peers->node) == FEATURE_LEVEL_FIRST) {
-        hello.versions.newest = 1; /* That of the version before. */
+        hello.versions.newest = 1; /* The previous version's. */
     }
     core_fill_hello(sim_node_core(peers->node), &hello);
     memcpy(hello.cluster_id, sim_node_cluster(peers->node), CLUSTER_ID_SIZE);
@@ -276,8 +276,8 @@ static void put_hello(struct sim_peers *peers, struct sim_link *link)
     buffer_done(&out);
 }
 
-/* Who is too old for the other's cluster is not let in, and hears why. There
- * are no strangers here: it may believe it at once (net/peers.h). */
+/* A node that is too old for the other's cluster is rejected with the reason.
+ * Every peer is trusted here, so it can believe that at once (net/peers.h). */
 static int check_levels(struct sim_peers *peers, struct sim_link *link,
                         const struct frame_hello *hello)
 {
@@ -298,7 +298,7 @@ static int check_levels(struct sim_peers *peers, struct sim_link *link,
     }
 }
 
-/* Of whom was removed alone: else nothing comes of it. */
+/* Only to a removed member; all others get no reason. */
 static void put_refusal(struct sim_peers *peers, const struct sim_link *link,
                         const char *why)
 {
@@ -329,14 +329,14 @@ static struct sim_node *other_end(const struct sim_peers *peers,
     return peers->sim->node[link - peers->link];
 }
 
-/* What the connection itself looks at, as check_hello() of net/peer_link.c. */
+/* The checks of the connection itself, as check_hello() of net/peer_link.c. */
 static int check_hello(struct sim_peers *peers, struct sim_link *link,
                        const struct frame_hello *hello)
 {
     const struct sim_peer *peer = &peers->peer[link->id];
     struct frame_hello own = own_hello(peers, link->id);
     if (hello->incarnation != sim_node_incarnation(other_end(peers, link))) {
-        return HASP_EREFUSED; /* Who wipes a node takes longer than that. */
+        return HASP_EREFUSED; /* Wiping a node takes longer than that. */
     }
     if (hello->from != link->id || hello->to != own_id(peers)) {
         sim_say(peers->sim, sim_node_host(peers->node),
@@ -358,15 +358,14 @@ static int check_hello(struct sim_peers *peers, struct sim_link *link,
     return error;
 }
 
-/* It takes the place of one that was dialled meanwhile, or that has yet to
- * greet. */
+/* It replaces a link that was dialled meanwhile, or that has yet to greet. */
 static void take_place(struct sim_peers *peers, struct sim_link *link,
                        uint64_t now_ns)
 {
     struct sim_peer *peer = &peers->peer[link->id];
     struct sim_link *old = peer->link;
     if (old != NULL && old != link && old->is_up) {
-        go_down(peers, old, false, now_ns); /* Of another directory. */
+        go_down(peers, old, false, now_ns); /* A link of another directory. */
         old = NULL;
     }
     peer->link = link;
@@ -464,8 +463,8 @@ static void take_bytes(struct sim_peers *peers, struct sim_link *link,
     }
 }
 
-/* Who has dialled greets first. It is the peer's connection at once, unless
- * that has one with another machine. */
+/* The side that has dialled greets first. The link is the peer's at once,
+ * unless the peer has a link with another machine. */
 static void accept_peer(struct sim_peers *peers, struct sim_link *link,
                         const struct sim_news *news, uint64_t now_ns)
 {
@@ -497,7 +496,7 @@ void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
         return;
     }
     if (news->wire != link->wire) {
-        return; /* Of one that was given up. */
+        return; /* A link that was given up. */
     }
     switch (news->kind) {
     case NEWS_CONNECTED:
@@ -519,7 +518,7 @@ static void dial(struct sim_peers *peers, uint64_t id)
     struct sim_peer *peer = &peers->peer[id];
     struct sim_link *link = &peers->link[peer->host];
     if (link->wire != NULL) {
-        return; /* From there somebody has dialled, and has yet to greet. */
+        return; /* A node there has dialled, and has yet to greet. */
     }
     link->wire = sim_net_dial(peers->sim, WIRE_PEER,
                               sim_node_host(peers->node)->number, peer->host);
@@ -558,7 +557,7 @@ static void work(struct sim_peers *peers, uint64_t id, uint64_t now_ns)
     }
 }
 
-/* True if it has yet to greet, and another one has its number's place. */
+/* True if it has yet to greet, and its number has another link. */
 static bool is_stranger(const struct sim_peers *peers,
                         const struct sim_link *link)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A node's connections to the other nodes, as net/peers.h has them: dialled by
- * the greater id, after a while by the smaller one, too; guests; up when both
- * HELLOs have been exchanged, PINGs, closed after
- * three seconds of silence, replaced by a second one of the same incarnation,
- * all that was queued lost when one closes. */
+ * the greater id, after a while by the smaller one, too; unlisted peers; up
+ * when both HELLOs have been exchanged; PINGs; closed after three seconds of
+ * silence; replaced by a second one of the same incarnation; everything queued
+ * is lost when one closes. */
 
 #ifndef HASP_TESTS_SIM_SIM_PEERS_H
 #define HASP_TESTS_SIM_SIM_PEERS_H
@@ -38,9 +38,9 @@ uint64_t sim_peers_linked(const struct sim_peers *peers, uint64_t id);
 uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id);
 void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
                     uint64_t now_ns);
-/* Dials, pings, gives up. */
+/* Dials, pings, closes. */
 void sim_peers_work(struct sim_peers *peers, uint64_t now_ns);
-/* When there is work next, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_peers_next(const struct sim_peers *peers);
 void sim_peers_flush(struct sim_peers *peers, uint64_t after_ns);
 

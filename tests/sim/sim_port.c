@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The port of a node's core: what it wants of the world. */
+/* The port of a node's core: what it needs from outside. */
 
 #include <string.h>
 
@@ -49,7 +49,8 @@ static uint64_t port_peer_silence_ms(void *data, uint64_t id)
     return sim_peers_silence_ms(node->peers, id);
 }
 
-/* Nothing refuses where a network is down: that takes until it is given up. */
+/* A connection is not refused if a network is down: it takes until the
+ * timeout. */
 static void port_probe_address(void *data, uint64_t number, uint64_t id,
                                const char *address)
 {
@@ -194,7 +195,7 @@ static void port_fatal(void *data, int exit_code, const char *why)
     node->is_dying = true;
 }
 
-/* TLS itself is never in the simulator. */
+/* TLS itself is not simulated. */
 static bool port_peer_is_proven(void *data, uint64_t id)
 {
     struct sim_node *node = data;

@@ -32,7 +32,7 @@ static struct lease_clock now(const struct sim_program *program)
 
 /* --- What the machine says ------------------------------------------------ */
 
-/* To ask is no event: the machine is left as it was. */
+/* A query is not an event: the machine does not change. */
 static bool is_trusted(struct sim_program *program,
                        const struct hasp_hold *hold)
 {
@@ -57,8 +57,8 @@ bool sim_program_believes(struct sim_program *program,
     return is_trusted(program, hold);
 }
 
-/* An owner that has a lock twice has it once, as far as others see; but each of
- * the two may be believed in without the other. */
+/* To others an owner that has a lock twice has it once, but the client can
+ * believe in each of the two without the other. */
 static bool is_again(const struct sim_caller *caller,
                      const struct sim_hold *hold, uint32_t lock, uint64_t token)
 {
@@ -215,7 +215,7 @@ static void end_callers(struct sim_program *program)
     program->caller_count = 0;
 }
 
-/* The machine goes, and with it all that is believed. */
+/* The machine is freed, and with it all beliefs. */
 static void rest(struct sim_program *program, uint64_t for_ms)
 {
     end_callers(program);
@@ -229,7 +229,7 @@ static void rest(struct sim_program *program, uint64_t for_ms)
     program->rest_until_ns = program->sim->now_ns + for_ms * SIM_MS;
 }
 
-/* The others on its line go on. */
+/* The others on its line continue. */
 static void leave(struct sim_program *program, uint64_t for_ms)
 {
     session_fsm_leave(&program->machine, now(program));
@@ -276,7 +276,8 @@ static bool are_callers_idle(const struct sim_program *program)
     return true;
 }
 
-/* At the end with clean hands; in between as it is, in the middle of calls. */
+/* In the end after releasing everything; before that as it is, in the middle of
+ * calls. */
 static void close_session(struct sim_program *program)
 {
     if (program->client->is_draining) {
@@ -303,7 +304,7 @@ static void lose(struct sim_program *program)
 
 /* --- Turns ---------------------------------------------------------------- */
 
-/* What the machine wants after each call that was begun, too. */
+/* Including what the machine wants after each call that was begun. */
 static void work_callers(struct sim_program *program)
 {
     for (uint32_t i = 0; i < program->caller_count; i++) {
@@ -364,7 +365,8 @@ uint64_t sim_program_next(struct sim_program *program)
     if (program->state == PROGRAM_REST) {
         return program->is_done ? UINT64_MAX : program->rest_until_ns;
     }
-    /* Told in the turn of another one on its line, or to be looked at. */
+    /* It was informed in the turn of another program on its line, or needs a
+     * check. */
     if (program->is_told || program->is_lost) {
         return program->sim->now_ns;
     }

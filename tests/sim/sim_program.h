@@ -2,12 +2,11 @@
 
 /* A program that uses the client library: its session is the library's own
  * machine (client/session_fsm.h), on a line (sim_line.h) that it shares with
- * the others of its process, or that is its own: for each session that is
- * drawn.
+ * other programs of its process, or on its own line; each session draws which.
  *
  * The program has callers, each a thread of control that makes one call at a
- * time (sim_caller.c). What the program believes is what the machine says; what
- * it is told is held against the history (sim_told.c). */
+ * time (sim_caller.c). The program believes what the machine says; sim_told.c
+ * checks what the machine reports against the history. */
 
 #ifndef HASP_TESTS_SIM_SIM_PROGRAM_H
 #define HASP_TESTS_SIM_SIM_PROGRAM_H
@@ -30,13 +29,13 @@ enum call_kind {
     CALL_ADMIT,
     CALL_PLEASE,
     CALL_NOTE,
-    /* Of an own hold: */
+    /* For an own hold: */
     CALL_TAKE, /* RELEASEIF */
     CALL_BREAK,
     CALL_BLACKLIST
 };
 
-/* A hold that a caller was given. */
+/* A hold that a caller has. */
 struct sim_hold {
     struct hasp_hold *hold; /* The machine's; NULL: none. */
     char tag[OWNER_TAG_SIZE];
@@ -46,19 +45,19 @@ struct sim_hold {
     bool has_limit;
 };
 
-/* What its own name has met at a lock, see sim_pairs.h. */
+/* What its own name has encountered at a lock, see sim_pairs.h. */
 struct pair_life {
     uint32_t met;     /* By enum pair_option. */
-    uint32_t objects; /* That have asked. */
+    uint32_t objects; /* Objects that have made requests. */
     uint64_t idle_since_ns;
 };
 
 struct sim_caller {
     struct sim_program *program;
     uint32_t number;
-    char tag[TAG_SIZE]; /* Its own name, where it has one as an owner. */
+    char tag[TAG_SIZE]; /* Its own name, if it has one as an owner. */
     struct client_call call;
-    enum call_kind kind; /* NONE: no call is under way. */
+    enum call_kind kind; /* NONE: no call in progress. */
     bool is_told;
     bool is_interrupted;
     struct hasp_acquire_options options;
@@ -70,16 +69,15 @@ struct sim_caller {
     uint64_t number_of_call; /* Its REQ; 0: it has none. */
     uint64_t newest;         /* The newest entry when it began. */
     uint64_t since_ns;
-    bool was_believed;     /* RELEASE, CONVERT of what was surely held. */
+    bool was_believed;     /* RELEASE, CONVERT of a certain hold. */
     struct sim_hold *held; /* CONVERT. */
     struct sim_hold hold[HOLD_MAX];
     uint64_t last_token[LOCK_COUNT_MAX];
     uint64_t think_until_ns;
-    bool is_own;        /* The call is about what its own name has. */
-    bool was_cancelled; /* Its last call, and that was about its own name. */
-    bool is_pushed;     /* A push has told the end of the call's wait. */
-    uint32_t
-        connection; /* The asker's, when the call began; 0: none was open. */
+    bool is_own;         /* The call is about a hold of its own name. */
+    bool was_cancelled;  /* So was its last call, for its own name. */
+    bool is_pushed;      /* A push has reported the end of the call's wait. */
+    uint32_t connection; /* The asker's at its begin; 0: none. */
     struct pair_life life[LOCK_COUNT_MAX];
 };
 
@@ -90,22 +88,22 @@ struct sim_program {
     struct session_fsm machine; /* Unless at rest. */
     void (*push)(void *data, const struct resp_reply *reply); /* Its own. */
     struct client_call call;
-    bool is_told; /* Of OPENING, CLOSING. */
+    bool is_told; /* For OPENING, CLOSING. */
     bool is_lost; /* The event has come. */
     uint64_t rest_until_ns;
-    uint64_t hour_ns;      /* When it closes its session of itself. */
+    uint64_t hour_ns;      /* When it closes its session by itself. */
     uint64_t session;      /* 0: none. */
     struct sim_line *line; /* Unless at rest: 'own', or the client's. */
     struct sim_line own;
     bool is_done;             /* It is at rest for good. */
     bool is_durable;          /* Its session has no end, ... */
     bool has_linger;          /* ... or lingers. */
-    struct lease before;      /* Its lease, before the turn at hand. */
+    struct lease before;      /* Its lease, before the present turn. */
     struct lease_clock kept;  /* Sending of the newest answered heartbeat. */
     struct lease_clock asked; /* Sending of the newest heartbeat ... */
     uint64_t asked_newest;    /* ... and the newest entry then, ... */
     uint64_t asked_applied;   /* ... and what the node had applied. */
-    uint64_t told_newest; /* 'asked_newest' of the newest that was answered. */
+    uint64_t told_newest; /* 'asked_newest' of the newest answered heartbeat. */
     struct sim_caller caller[CALLER_COUNT_MAX];
     uint32_t caller_count;
     struct sim_hoard hoard;
@@ -113,23 +111,23 @@ struct sim_program {
 
 /* Freed with free(), once it is dead. */
 struct sim_program *sim_program_new(struct sim_client *client);
-/* The process is a new one. */
+/* The process is new. */
 void sim_program_start(struct sim_program *program);
-/* It is dead, and its connections are the kernel's matter. */
+/* It is dead; the kernel handles its connections. */
 void sim_program_die(struct sim_program *program);
-/* Its line sends what its machine has written, to that host. */
+/* Its line sends to that host what its machine has written. */
 void sim_program_sends(struct sim_program *program, uint32_t host);
-/* What its machine tells. */
+/* Takes the events of its machine. */
 void sim_program_take_events(struct sim_program *program);
 void sim_program_work(struct sim_program *program);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_program_next(struct sim_program *program);
-/* The machine says, at this moment, that locks of its session are held. */
+/* At this moment the machine says that locks of its session are held. */
 bool sim_program_trusts(struct sim_program *program);
 /* It says so of that hold. */
 bool sim_program_believes(struct sim_program *program,
                           const struct hasp_hold *hold);
-/* It has been told of all holds that had ended without it by that entry. */
+/* It has been informed of all holds that ended without it up to that entry. */
 bool sim_program_has_heard(const struct sim_program *program, uint64_t index);
 void sim_program_beliefs(struct sim_program *program, sim_belief_fn *each,
                          void *data);
@@ -137,26 +135,26 @@ void sim_program_beliefs(struct sim_program *program, sim_belief_fn *each,
 /* sim_caller.c */
 void sim_caller_reset(struct sim_caller *caller, struct sim_program *program,
                       uint32_t number);
-/* Takes what it was told, begins the next call. */
+/* Takes the results, begins the next call. */
 void sim_caller_work(struct sim_caller *caller);
 uint64_t sim_caller_next(const struct sim_caller *caller);
 bool sim_caller_is_idle(const struct sim_caller *caller);
 /* An object of its own name stands for that lock. */
 bool sim_caller_has(const struct sim_caller *caller, uint32_t lock);
-/* A push tells the end of a wait of that owner. */
+/* A push reports the end of a wait of that owner. */
 void sim_caller_pushed(struct sim_caller *caller, struct bytes owner);
 /* The machine says that a hold with that token is over. */
 void sim_caller_lost(struct sim_caller *caller, const struct hasp_event *event);
 
-/* sim_told.c: what programs are told, held against the history. */
-/* The call that has ended; before the caller makes anything of it. */
+/* sim_told.c: what programs learn, checked against the history. */
+/* The call that has ended; before the caller uses its result. */
 void sim_told_call(struct sim_caller *caller);
 void sim_told_event(struct sim_program *program,
                     const struct hasp_event *event);
-/* After each turn: heartbeats that were answered, and a session that was taken
- * as lost though its lease, as it was 'before', had not run out. */
+/* After each turn: heartbeats that were answered, and a session that was
+ * considered lost although its lease, as it was 'before', had not run out. */
 void sim_told_lease(struct sim_program *program, const struct lease *before);
-/* All was given back, and nothing is under way: the log says so, too. */
+/* Everything was released, and nothing is in progress: the log agrees. */
 void sim_told_rest(struct sim_program *program);
 
 #endif /* HASP_TESTS_SIM_SIM_PROGRAM_H */

@@ -10,10 +10,10 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-/* A request that an entry has, or that none may have. */
+/* A request that an entry contains, or that no entry may contain. */
 struct known {
     UT_hash_handle hh;
-    uint64_t entry; /* Its first one; 0: promised that there is none. */
+    uint64_t entry; /* Its first entry; 0: promised that there is none. */
     const char *client;
     char word[16];
     char key[];
@@ -68,7 +68,7 @@ static void put_key(char out[256], char kind, uint64_t session, uint64_t req,
              shown);
 }
 
-/* False if nothing tells the request of an entry apart. */
+/* False if nothing identifies the request of an entry. */
 static bool key_of_entry(const struct entry *command,
                          const struct origin *origin, char out[256])
 {

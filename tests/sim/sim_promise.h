@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Refusals that say "nothing was done" (NOLEADER, BUSY, MOVED, LIMIT disk),
- * held against the log: of the request that is refused so no entry may be
- * there, and where its client leaves it at that none may ever come.
+ * checked against the log: no entry may contain the refused request, and none
+ * ever may if the client does not retry it.
  *
- * A request is known by what is its own in the entry: (session, number), or a
- * value that no other request has. It counts as refused only if none of its
- * attempts ended without an answer. */
+ * What is unique in the entry identifies a request: (session, number), or a
+ * value that no other request has. A request counts as refused only if none of
+ * its attempts ended without an answer. */
 
 #ifndef HASP_TESTS_SIM_SIM_PROMISE_H
 #define HASP_TESTS_SIM_SIM_PROMISE_H
@@ -18,7 +18,7 @@ struct sim_promises;
 
 struct sim_request {
     char kind; /* 'n': by session and number; 'v': by value; 'd': the deletion
-                * of a Redis value; 0: nothing tells it apart. */
+                  of a Redis value; 0: not identifiable. */
     uint64_t session;
     uint64_t req;
     const char *value;
@@ -33,8 +33,8 @@ void sim_promises_entry(struct sim_promises *promises, uint64_t index,
 /* The first entry that has that request; 0: none. */
 uint64_t sim_promises_entry_of(struct sim_promises *promises, uint64_t session,
                                uint64_t req);
-/* 'client' was told 'word' of its request. True if it 'leaves' it at that, as
- * it wants: it must not be sent again. */
+/* 'client' got 'word' as the answer to its request. Returns true if it 'leaves'
+ * the request, as it wants: it must not send it again. */
 bool sim_promises_told(struct sim_promises *promises, const char *client,
                        const char *word, const struct sim_request *request,
                        bool leaves);

@@ -10,14 +10,13 @@
 #include "base/memory.h"
 #include "client/reply.h"
 
-/* Of all lives: the ids of sessions are never used again. */
+/* Of all lives: session ids are never reused. */
 struct wait_key {
     uint64_t wait_index;
     uint64_t session;
 };
 
-/* What a wait ended with; of one that was granted with a token for each lock.
- */
+/* The end of a wait; that of a granted one has a token for each lock. */
 struct wait_end {
     UT_hash_handle hh;
     struct wait_key key;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Ends of waits, as they are told by pushes: each push is that of the log, with
- * its entry, session, owner and tokens. A push may be told twice, or never. */
+/* Ends of waits as pushes report them: each push matches the log in entry,
+ * session, owner and tokens. A push may arrive twice, or never. */
 
 #ifndef HASP_TESTS_SIM_SIM_PUSH_H
 #define HASP_TESTS_SIM_SIM_PUSH_H
@@ -16,7 +16,7 @@ struct sim_pushes *sim_pushes_new(struct sim *sim);
 void sim_pushes_free(struct sim_pushes *pushes);
 /* An entry is applied for the first time anywhere. */
 void sim_pushes_entry(struct sim_pushes *pushes, const struct effects *effects);
-/* 'client' is told. */
+/* 'client' got the push. */
 void sim_pushes_told(struct sim_pushes *pushes, const char *client,
                      const struct resp_reply *reply);
 

@@ -129,14 +129,14 @@ static void ask(struct sim_redis *redis)
         redis->is_held = false; /* Belief ends when it is sent. */
         put_script(redis, release_script, value, false);
     }
-    redis->is_uncertain |= redis->is_asking; /* That was never answered. */
+    redis->is_uncertain |= redis->is_asking; /* An earlier, unanswered one. */
     redis->is_asking = true;
     sim_note(redis->client->sim, &redis->client->host, "redis", redis->asked,
              redis->key, redis->px_ms);
     sim_channel_send(channel, sim_client_clock(redis->client), 4 * SIM_S);
 }
 
-/* Thinks for a while about what comes next. */
+/* Waits for a while before the next request. */
 static void think(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;
@@ -171,7 +171,7 @@ static void take_good(struct sim_redis *redis)
     think(redis);
 }
 
-/* Nothing was done, it says. True if that was the end of it. */
+/* The answer says that nothing was done. True if the request ends here. */
 static bool is_left_undone(struct sim_redis *redis, const char *word)
 {
     struct sim *sim = redis->client->sim;
@@ -183,7 +183,7 @@ static bool is_left_undone(struct sim_redis *redis, const char *word)
     } else if (redis->asked == ASKED_DELETE) {
         request.kind = 'd';
     }
-    /* BLACKLISTED is the result of its entry; NOAUTH and NOPERM may be. */
+    /* BLACKLISTED is the result of its entry; NOAUTH and NOPERM can be. */
     return !redis->is_uncertain && strcmp(word, "BLACKLISTED") != 0 &&
            !sim_users_is_refusal(word) &&
            sim_promises_told(sim_history_promises(sim_check_history(sim)),
@@ -197,8 +197,8 @@ static bool is_disk_full(const struct sim_redis *redis)
                             BYTES_LITERAL("LIMIT disk"));
 }
 
-/* What was set stays until it is deleted, for which no right is needed as long
- * as it is there; then there is nothing that he may be told. */
+/* A value stays until it is deleted, which needs no right while it exists. If
+ * it does not exist, the client learns nothing. */
 static void take_denied(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;

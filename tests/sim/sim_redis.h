@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A Redis lock client, as they are: SET key value NX PX, the script that
- * deletes if the value is still there, PEXPIRE by script. It trusts the whole
- * PX of its own clock, counted from before the request was sent; the leader's
- * lease is 1.25 PX + 5 ms for that. When an answer does not come it asks again
- * with the same value, which succeeds if it was its own. */
+/* A typical Redis lock client: SET key value NX PX, the script that deletes if
+ * the value is unchanged, PEXPIRE by script. It trusts the whole PX of its own
+ * clock, counted from before the request was sent; for that the leader's lease
+ * is 1.25 PX + 5 ms. If an answer does not arrive it repeats the request with
+ * the same value, which succeeds if the lock was its own. */
 
 #ifndef HASP_TESTS_SIM_SIM_REDIS_H
 #define HASP_TESTS_SIM_SIM_REDIS_H
@@ -23,14 +23,14 @@ struct sim_redis {
     bool is_held; /* A SET or extension has succeeded ... */
     uint64_t since_place;
     struct lease_clock since; /* ... that was sent then. */
-    bool is_asking;           /* What was asked is not answered yet. */
+    bool is_asking;           /* The request is not answered yet. */
     bool is_uncertain;        /* An earlier try may have taken effect. */
     uint64_t think_until_ns;
 };
 
 void sim_redis_init(struct sim_redis *redis, struct sim_client *client);
 void sim_redis_done(struct sim_redis *redis);
-/* The process is a new one: what it had asked is forgotten. */
+/* The process is new: its requests are forgotten. */
 void sim_redis_reset(struct sim_redis *redis);
 void sim_redis_work(struct sim_redis *redis);
 uint64_t sim_redis_next(const struct sim_redis *redis);

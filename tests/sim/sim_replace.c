@@ -17,14 +17,14 @@
 
 /* By tenths of all runs. */
 #define REPLACED 3
-/* These dice are thrown apart from all others of the run. */
+/* Separate from all other random choices of the run. */
 #define DICE UINT64_C(0x6f6c646469726563)
 #define MACHINES_MIN 2
 #define MACHINES_MAX 4
 #define ANSWER_NS (4 * SIM_S)
-/* He gives up what is not done by then. */
+/* Unfinished work is abandoned after this time. */
 #define PATIENCE_NS (12 * SIM_S)
-/* A disk that is gone has to be replaced by then. */
+/* A lost disk has to be replaced within this time. */
 #define FINISH_NS (40 * SIM_S)
 
 enum stage {
@@ -36,7 +36,7 @@ enum stage {
     PROMOTE,
 };
 
-/* What he is about. */
+/* The operator's plan. */
 struct sim_replace {
     struct sim *sim;
     enum stage stage;
@@ -44,12 +44,12 @@ struct sim_replace {
     uint64_t id;
     struct sim_node *old;
     struct sim_node *fresh; /* From ADD on. */
-    bool is_standby;        /* As which it is added, ... */
-    bool promotes;          /* ... and its vote comes later. */
-    bool goes_on;           /* The replacement is replaced. */
-    bool has_lost;          /* A disk: once in a run. */
-    bool is_lost;           /* This one's: it must not stay a member. */
-    bool stays;             /* The machine whose disk is gone is added again. */
+    bool is_standby;        /* Added as a standby, ... */
+    bool promotes;          /* ... and gets its vote later. */
+    bool goes_on;           /* The replacement is replaced, too. */
+    bool has_lost;          /* A disk is lost: once in a run. */
+    bool is_lost; /* The disk of this node: it must not stay a member. */
+    bool stays;   /* The machine whose disk is lost is added again. */
     uint64_t not_before_ns;
     uint64_t until_ns;
 };
@@ -116,7 +116,7 @@ static bool is_away(const struct sim *sim, const struct replica_member *member)
     return !host->is_running || host->is_paused;
 }
 
-/* One who is away, if there is one; else any, the leader seldom. */
+/* A member that is away, if there is one; else any, seldom the leader. */
 static const struct replica_member *
 choose_member(struct sim *sim, const struct replica_members *members)
 {
@@ -136,9 +136,8 @@ choose_member(struct sim *sim, const struct replica_members *members)
     return chosen;
 }
 
-/* True if a majority lives without it, whatever other operators force. No
- * second disk is lost in a run, since with two more may be gone than was ever
- * promised. */
+/* True if a majority lives without it, whatever other operators force. A run
+ * loses no second disk, because two could exceed what was ever promised. */
 static bool may_lose_disk(const struct sim_replace *replace,
                           const struct replica_members *members)
 {
@@ -151,8 +150,8 @@ static bool may_lose_disk(const struct sim_replace *replace,
            sim->id_count == sim->member_count;
 }
 
-/* A mount is missing, or the disk is a new one: the node starts with an empty
- * directory where it was. */
+/* A mount is missing, or the disk is new: the node starts with an empty
+ * directory in its place. */
 static void lose_disk(struct sim_replace *replace,
                       const struct replica_members *members)
 {
@@ -199,7 +198,7 @@ void sim_replace_begin(struct sim *sim)
           sim_chance(sim, 0.5) ? 300 : 4000);
 }
 
-/* It is no member any more: the next machine gets its number. */
+/* It is no longer a member: the next machine gets its number. */
 static void prepare(struct sim_replace *replace)
 {
     struct sim *sim = replace->sim;
@@ -207,7 +206,7 @@ static void prepare(struct sim_replace *replace)
     struct sim_node *fresh = replace->stays ? replace->old
                                             : sim_replace_unused(sim);
     if (fresh == NULL || !sim_members(sim, &members)) {
-        return; /* Asked again. */
+        return; /* Retried. */
     }
     if (!replace->stays) {
         sim_node_settle(fresh, replace->id, &members);
@@ -217,8 +216,7 @@ static void prepare(struct sim_replace *replace)
     enter(replace, ADD, 1000);
 }
 
-/* Another operator has added it; or it could not be reached, and is given up.
- */
+/* Another operator has added it; or it was unreachable, and is abandoned. */
 static void fresh_is_member(struct sim_replace *replace)
 {
     struct sim *sim = replace->sim;
@@ -342,7 +340,7 @@ static void answered(struct sim_replace *replace, const char *word)
         } else if (is_late && !replace->is_lost) {
             replace->stage = NOTHING;
         } else if (strcmp(word, "BADARG") == 0) {
-            enter(replace, HAND_OVER, 500); /* It may lead. */
+            enter(replace, HAND_OVER, 500); /* It might lead. */
         }
         break;
     case ADD:
@@ -434,7 +432,7 @@ void sim_replacer_work(struct sim_replacer *replacer)
     struct sim *sim = replacer->client->sim;
     struct sim_replace *replace = sim->replace;
     if (replace->life != sim->life) {
-        replace->stage = NOTHING; /* All was wiped since. */
+        replace->stage = NOTHING; /* Everything has been wiped since. */
     }
     if (channel->is_waiting && sim_channel_take(channel)) {
         take(replacer);

@@ -34,7 +34,7 @@ struct sim_restore {
     struct sim *sim;
     struct sim_event due;
     struct sim_backup kept; /* The newest. */
-    uint32_t target;        /* So many members are wanted; 0: as it is. */
+    uint32_t target;        /* Number of members wanted; 0: as it is. */
     uint64_t forgotten_until_ns;
     uint64_t late_token;
 };
@@ -98,7 +98,7 @@ static void copy_backup(struct sim_backup *to, const struct sim_backup *from)
     buffer_put_bytes(&to->bytes, buffer_bytes(&from->bytes));
 }
 
-/* One of a life that is over is no good any more. */
+/* A backup of a former life is no longer usable. */
 void sim_restore_keep(struct sim *sim, const struct sim_backup *backup)
 {
     if (backup->life == sim->life) {
@@ -138,7 +138,7 @@ bool sim_restore_wants_member(struct sim *sim, struct sim_node **ret_node)
 
 /* --- Files ---------------------------------------------------------------- */
 
-/* A process of its own works on the machine's files. */
+/* A separate process works on the machine's files. */
 static struct files_machine *enter(struct sim_node *node)
 {
     struct sim_disk *disk = sim_node_disk(node);
@@ -173,7 +173,7 @@ static void read_file(const char *path, struct buffer *out)
 
 /* --- A backup of a directory ---------------------------------------------- */
 
-/* Of a node that does not run: the end of its log need not be committed. */
+/* From a stopped node: the end of its log need not be committed. */
 static bool export_directory(struct sim *sim, struct sim_node *node,
                              uint64_t applied, struct sim_backup *ret_backup)
 {
@@ -286,7 +286,7 @@ static uint64_t count_patterns(const struct lockfsm *fsm)
     return count;
 }
 
-/* As they were, or all of them are disabled. */
+/* Unchanged, or all disabled. */
 static bool are_users_kept(const struct plan *plan,
                            const struct lockfsm *before,
                            const struct lockfsm *after)
@@ -382,7 +382,7 @@ static int run(struct sim *sim, const struct plan *plan,
                            plan->suspends_users, &chance, &snapshot, why);
 }
 
-/* The node has an empty disk, and the file beside it. */
+/* The node has an empty disk, and the file next to it. */
 static void empty(const struct plan *plan,
                   const struct replica_members *members)
 {
@@ -391,7 +391,7 @@ static void empty(const struct plan *plan,
     write_file(plan->path, buffer_bytes(&plan->backup.bytes));
 }
 
-/* A damaged file is refused, and leaves the directory as it was. */
+/* A damaged file is refused, and the directory does not change. */
 static void try_damaged(struct sim *sim, const struct plan *plan)
 {
     char why[HASP_NODE_WHY_SIZE] = "";
@@ -409,8 +409,8 @@ static void try_damaged(struct sim *sim, const struct plan *plan)
     write_file(plan->path, buffer_bytes(&plan->backup.bytes));
 }
 
-/* It is cut short; then nothing starts there but what is whole, or nothing has
- * begun. */
+/* It is interrupted; then a node starts there only from a complete restore, or
+ * if the restore has not begun. */
 static void try_cut_short(struct sim *sim, const struct plan *plan,
                           const struct replica_members *members)
 {
@@ -535,7 +535,7 @@ static bool may_be_forgotten(const struct sim *sim, struct sim_node *node)
     return voters >= 2;
 }
 
-/* It runs on, or comes up again by itself. */
+/* It continues to run, or restarts by itself. */
 static struct sim_node *choose_forgotten(struct sim *sim)
 {
     struct sim_node *node = sim->node[prng_below(&sim->prng, sim->node_count)];
@@ -549,7 +549,7 @@ static struct sim_node *choose_forgotten(struct sim *sim)
     return node;
 }
 
-/* The one that has applied most, as operators are told; NULL: there is none. */
+/* The node that has applied most, as operators are advised; NULL: none. */
 static struct sim_node *choose_exported(struct sim *sim)
 {
     struct sim_node *best = NULL;

@@ -13,8 +13,8 @@
 #include "base/memory.h"
 #include "tests/sim/sim_users.h"
 
-/* Whose a session is, and what the log has given it. One that is over may have
- * something still, until SWEEP has come to it. */
+/* The user of a session, and what the log has given it. A session that is over
+ * may still have something until SWEEP has reached it. */
 struct owned_session {
     UT_hash_handle hh;
     uint64_t id;
@@ -24,7 +24,7 @@ struct owned_session {
     bool is_over;
 };
 
-/* A place in a queue, with what it needs. */
+/* A wait, and the right that it needs. */
 struct owned_wait {
     struct list in_rights;
     uint64_t wait_index;
@@ -39,14 +39,15 @@ struct sim_rights {
     uint32_t count;
     uint32_t capacity;
     bool is_founded;
-    bool is_to_check; /* Rights have changed, and some waits may stand still. */
+    bool is_to_check; /* Rights have changed, and some waits may still exist. */
     struct owned_session *sessions;
     uint32_t over_count; /* Of those. */
     struct list waits;
-    uint64_t used[RIGHT_USER_MAX][QUOTA_COUNT]; /* After the entry before. */
+    uint64_t used[RIGHT_USER_MAX]
+                 [QUOTA_COUNT]; /* As they were after the previous entry. */
 };
 
-/* The entry that is looked at. */
+/* The entry that is checked. */
 struct judging {
     struct sim_rights *rights;
     struct sim *sim;
@@ -66,7 +67,7 @@ const struct rights *sim_rights_now(const struct sim_rights *rights)
     return &rights->version[rights->count - 1];
 }
 
-/* A version of its own for the entry at that place, to be changed. */
+/* A separate version for the entry at that place, to be changed. */
 static struct rights *version_at(struct sim_rights *rights, uint64_t place)
 {
     struct rights *newest = &rights->version[rights->count - 1];
@@ -171,7 +172,8 @@ uint32_t sim_rights_session_count(const struct sim_rights *rights,
     return count;
 }
 
-/* Those that are over, and may not be gone; with 'is_sure', and are not. */
+/* Sessions that are over and may have something left; with 'is_sure', that
+ * certainly do. */
 static uint32_t left_over_count(const struct sim_rights *rights,
                                 uint64_t number, bool is_sure)
 {
@@ -207,7 +209,7 @@ static void check_done(const struct judging *j, enum verdict verdict)
     const struct origin *origin = entry_origin(j->command);
     bool is_numbered = origin != NULL && origin->req != 0;
     if (j->is_repeated) {
-        return; /* It is told what came of the first. */
+        return; /* It gets the result of the first. */
     }
     if (verdict == MAY && is_refusal) {
         fail(j, ORACLE_RIGHTS, "who is refused for want of a right lacks it",
@@ -230,7 +232,7 @@ static void check_done(const struct judging *j, enum verdict verdict)
     }
 }
 
-/* A session is its user's alone. */
+/* A session belongs to its user alone. */
 static bool check_session(const struct judging *j)
 {
     const struct origin *origin = entry_origin(j->command);
@@ -258,8 +260,8 @@ static bool is_lasting(const struct effect *effect)
             strcmp(effect->reason, "renewed") == 0);
 }
 
-/* What is another's ends by kicking, or by the blacklist where there is no
- * lease; never by a change of rights. */
+/* A hold or wait of another user ends by kicking, or by the blacklist if there
+ * is no lease, and never by a change of rights. */
 static void check_others(const struct judging *j)
 {
     const struct entry *command = j->command;
@@ -299,7 +301,7 @@ static struct owned_session *add_session(struct sim_rights *rights, uint64_t id,
     return session;
 }
 
-/* Those that are over, and have nothing left. */
+/* Sessions that are over, and have nothing left. */
 static void forget_swept(const struct judging *j)
 {
     uint32_t places;
@@ -407,7 +409,7 @@ static void found(const struct judging *j)
     j->rights->is_founded = true;
 }
 
-/* What is to be of a user. */
+/* The state that a user should have. */
 static struct right_user as_set(const struct user_set_command *set)
 {
     struct right_user user = {.is_disabled = set->is_disabled,
@@ -514,7 +516,7 @@ static void remove_user(const struct judging *j)
                    sim_rights_session_count(j->rights, user->number) == 0 &&
                    left_over_count(j->rights, user->number, true) == 0;
     if (is_good && left_over_count(j->rights, user->number, false) > 0) {
-        is_good = j->result->code == RESULT_OK; /* Either is right. */
+        is_good = j->result->code == RESULT_OK; /* Both are correct. */
     }
     expect(j, is_good);
     if (is_good) {
@@ -669,7 +671,7 @@ static void change_rights(const struct judging *j)
     }
 }
 
-/* The state says so, too. */
+/* The state agrees. */
 static void compare(const struct judging *j)
 {
     struct rights real;
@@ -689,7 +691,7 @@ static bool is_allowed(const struct sim_rights *rights,
                         bytes_of_text(wait->lock), EXTENT_NAME) == MAY;
 }
 
-/* Of all places that this request has. */
+/* For all waits of this request. */
 bool sim_rights_lets_wait(const struct sim_rights *rights, uint64_t wait_index)
 {
     bool is_all = true;
@@ -699,7 +701,7 @@ bool sim_rights_lets_wait(const struct sim_rights *rights, uint64_t wait_index)
     return is_all;
 }
 
-/* By the new rights, before the waits that have ended are forgotten. */
+/* By the new rights, before the ended waits are forgotten. */
 static void check_withdrawn(const struct judging *j)
 {
     for (uint32_t i = 0; i < j->effects->count; i++) {
@@ -722,7 +724,7 @@ static void check_withdrawn(const struct judging *j)
     }
 }
 
-/* Those that SWEEP has yet to come to may be granted nothing. */
+/* Waits that SWEEP has yet to reach may be granted nothing. */
 static void check_waits(const struct judging *j)
 {
     uint32_t places;
@@ -752,8 +754,8 @@ static bool gives_back(const struct entry *command)
            (command->op == OP_CONVERT && command->convert->to == LOCK_SHARED);
 }
 
-/* The results of a session that is over are SWEEP's, too, and of them nothing
- * is told: in how many sessions he has there is room for doubt. */
+/* The results of a session that is over are left to SWEEP, too, and nothing
+ * reports them: the number of its user's sessions is uncertain. */
 static void count_use(const struct sim_rights *rights,
                       const struct lockfsm *fsm, uint64_t number,
                       uint64_t use[QUOTA_COUNT])
@@ -775,7 +777,8 @@ static void count_use(const struct sim_rights *rights,
     use[QUOTA_BYTES] = user_use(user, QUOTA_BYTES);
 }
 
-/* He is told LIMIT only if the log says that it would pass his bound. */
+/* LIMIT is the answer only if the log shows that the request would exceed the
+ * user's quota. */
 static void check_limit(const struct judging *j, const struct right_user *mine,
                         const uint64_t used[QUOTA_COUNT])
 {
@@ -788,7 +791,7 @@ static void check_limit(const struct judging *j, const struct right_user *mine,
         snprintf(words, sizeof words, "%s of user '%s'", quota_rules[key].name,
                  mine->name);
         if (!bytes_has_prefix(j->result->text, bytes_of_text(words))) {
-            continue; /* It is a limit of all, see sim_full.h. */
+            continue; /* It is a limit for all, see sim_full.h. */
         }
         if (gives_back(j->command)) {
             fail(j, ORACLE_QUOTAS,
@@ -856,7 +859,7 @@ static const struct result *result_of(const struct effects *effects)
 static void judge_entry(const struct judging *j)
 {
     if (j->command->op == OP_ACT && j->command->act->kind != ACT_LOGIN) {
-        return; /* The leader tells of what it has asked a user about. */
+        return; /* The leader reports an entry of its own about a user. */
     }
     if (rights_is_own(j->command)) {
         if (j->command->user != 0) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A rogue's session and its heartbeats, by hand. It shows that leases hold for
- * whoever speaks the protocol, also for one that has not heard of "lost": it
- * trusts whatever answers OK. It does what the library never does: several
- * connections for one session, waits that block one, requests without a number,
- * CANCEL, a secret that the leader makes. */
+ * any client that speaks the protocol, also for one that does not know "lost":
+ * it trusts every OK. It does what the library never does: several connections
+ * for one session, waits that block one, requests without a number, CANCEL, a
+ * secret that the leader makes. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ void sim_rogue_beliefs(const struct sim_client *client, sim_belief_fn *each,
 static void drop_session(struct sim_client *client)
 {
     if (client->beat.is_waiting) {
-        sim_channel_close(&client->beat); /* Nobody wants that answer. */
+        sim_channel_close(&client->beat); /* That answer is not needed. */
     }
     client->session = 0;
     client->is_closing = false;
@@ -111,7 +111,7 @@ void sim_rogue_put_proof(struct sim_channel *channel, const char *secret)
     sim_channel_word(channel, proof);
 }
 
-/* Nobody guesses here: what is made need not be random, but always another. */
+/* Nobody guesses here: a secret need not be random, but always different. */
 static void put_proof(struct sim_client *client)
 {
     snprintf(client->secret, sizeof client->secret, "%016" PRIx64 "%016" PRIx64,

@@ -98,7 +98,8 @@ static void ask(struct sim_saver *saver)
     }
     sim_channel_send(channel, sim_client_clock(saver->client), ANSWER_NS);
     if (saver->stage == SAVER_READ) {
-        channel->asked_newest = channel->sent_applied; /* It answers alone. */
+        channel->asked_newest = channel->sent_applied; /* It answers without the
+                                                          others. */
     }
 }
 
@@ -233,13 +234,13 @@ void sim_saver_work(struct sim_saver *saver)
         take(saver);
     }
     sim_channel_watch(channel);
-    /* Who adds nodes at last is refused by none. */
+    /* In the end the operator that adds nodes is not refused. */
     channel->who = sim_of(saver)->phase != SIM_CHAOS &&
                            sim_users_are_there(sim_of(saver))
                        ? &sim_identity_local
                        : NULL;
     if (channel->wire == NULL && saver->stage != SAVER_REST) {
-        rest(saver, 20, 500); /* What it has got so far is thrown away. */
+        rest(saver, 20, 500); /* The part received so far is discarded. */
     }
     if (saver->client->is_draining || !sim_channel_is_ready(channel)) {
         return;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* An operator who saves the cluster's state while it serves, as `hasp snapshot
- * save` does: part by part from whichever node it reaches, which may die, lead
- * no more or lose its disk meanwhile. What he has got to the end is held
- * against the log (sim_backup.h) and kept for a restore.
+/* An operator that saves the cluster's state while it serves, as `hasp snapshot
+ * save` does: part by part from any node that it reaches, which may die, lose
+ * leadership or lose its disk meanwhile. A complete backup is checked against
+ * the log (sim_backup.h) and kept for a restore.
  *
- * After a restore he adds nodes until there are as many as are wanted, and is a
- * writer of the former life who comes late: its tokens must not be admitted.
- * He takes votes, too (sim_voter.h). Only some runs have one. */
+ * After a restore the operator adds nodes until there are as many as are
+ * wanted. It also acts as a late writer of the former life, whose tokens must
+ * not be admitted, and removes votes (sim_voter.h). Only some runs have one. */
 
 #ifndef HASP_TESTS_SIM_SIM_SAVER_H
 #define HASP_TESTS_SIM_SIM_SAVER_H
@@ -30,9 +30,9 @@ struct sim_saver {
         SAVER_VOTE,
         SAVER_ADMIT
     } stage;
-    struct sim_backup backup; /* As far as it has come. */
+    struct sim_backup backup; /* The part received so far. */
     uint64_t size;
-    uint64_t applied;      /* By the node, when it was asked. */
+    uint64_t applied;      /* By the node, when the request was sent. */
     struct sim_node *node; /* ADD. */
     struct sim_vote vote;
     uint32_t lock; /* ADMIT. */
@@ -40,10 +40,10 @@ struct sim_saver {
 };
 
 void sim_saver_init(struct sim_saver *saver, struct sim_client *client);
-/* The process is there no more. */
+/* The process is gone. */
 void sim_saver_done(struct sim_saver *saver);
 void sim_saver_work(struct sim_saver *saver);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_saver_next(const struct sim_saver *saver);
 
 #endif /* HASP_TESTS_SIM_SIM_SAVER_H */

@@ -10,15 +10,15 @@
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_silence.h"
 
-/* Roundings, marks of when an entry was applied that are 10 ms apart
+/* Roundings; the times at which entries were applied are recorded every 10 ms
  * (core/events/history.c). */
 #define SLACK_MS 3
 #define MARK_MS 10
-/* Of what is told of the future: each leader and each entry that moves the
- * log's clock counts in whole milliseconds. */
+/* For times in the future: each leader and each entry that moves the log's
+ * clock counts in whole milliseconds. */
 #define ROUNDED_MS 20
 
-/* An answer, or a map of one, that is being looked at. */
+/* An answer, or a map of one, that is being checked. */
 struct looking {
     struct sim *sim;
     struct sim_faces *faces;
@@ -26,13 +26,15 @@ struct looking {
     uint32_t at; /* The map. */
     enum face_kind kind;
     const char *who;
-    const struct sim_identity *identity; /* As whom he asked. */
-    uint64_t from; /* Entries: newest when it was asked, and now. */
+    const struct sim_identity
+        *identity; /* Identity of the client that asked. */
+    uint64_t from; /* Entries: the newest at the request, and now. */
     uint64_t to;
     uint64_t asked_ns;
-    bool is_restored; /* Since it was asked: of which life it tells is open. */
-    /* Of a page, or of a single map: at which entries all is so that was looked
-     * at; and of the present map. Bytes, from 'from' on. */
+    bool is_restored; /* Since the request, so the answer may be of either life.
+                       */
+    /* Entries at which everything checked so far is true, for a page or a
+     * single map; and for the present map. Bytes, from 'from' on. */
     struct buffer moments;
     struct buffer own;
     struct buffer face; /* Of the present map. */
@@ -40,7 +42,7 @@ struct looking {
     uint64_t told_ms;
     uint64_t least_ms;
     uint64_t most_ms;
-    bool has_face; /* The present map was so, times aside. */
+    bool has_face; /* The present map was true, except for times. */
 };
 
 static void begin(struct looking *look, const struct sim_channel *channel,
@@ -72,8 +74,8 @@ static void end(struct looking *look)
 
 /* --- Times ---------------------------------------------------------------- */
 
-/* What a clock can have counted of a span of true time, in ms: at least, and at
- * most. */
+/* The time that a clock can have counted in a span of true time, in ms: at
+ * least, and at most. */
 static uint64_t least_of(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? (to_ns - from_ns) / SIM_MS * 9 / 10 : 0;
@@ -117,7 +119,7 @@ static bool is_age(struct looking *look, const char *what, uint64_t told_ms,
                       most_of(first_ns, look->sim->now_ns) + MARK_MS);
 }
 
-/* Of what began with an entry. */
+/* For what began with an entry. */
 static bool is_rest(struct looking *look, const char *what, uint64_t told_ms,
                     uint64_t length_ms, uint64_t log_index)
 {
@@ -154,7 +156,7 @@ static bool is_lease(struct looking *look, uint64_t told_ms,
               heard_ns != 0 ? least_of(since_ns, look->asked_ns) : 0));
 }
 
-/* When a hold ends if its holder dies, by what is told of it. */
+/* The end of a hold if its holder dies, by what the answer shows. */
 static uint64_t end_of(const struct looking *look, uint32_t at,
                        const struct face_hold *hold)
 {
@@ -299,7 +301,7 @@ static bool has_any(const struct buffer *moments)
     return memchr(moments->data, 1, moments->size) != NULL;
 }
 
-/* Of a lock that is not there. */
+/* For a lock that does not exist. */
 static bool is_absent(struct looking *look)
 {
     static const struct face_version none = {.is_there = false};
@@ -364,7 +366,8 @@ static void fail_map(const struct looking *look, struct bytes name)
     }
 }
 
-/* Where a holder is, is for him, and for who may see all sessions. */
+/* The address of a holder is visible to its user, and to users that can see all
+ * sessions. */
 static void look_at_addresses(const struct looking *look)
 {
     uint32_t count;
@@ -393,7 +396,7 @@ static void look_at_map(struct looking *look, struct bytes name, uint64_t id)
     } else {
         sim_face_of_told_fence(&look->face, look->reply, look->at);
     }
-    /* Before its first version it is not there. */
+    /* It does not exist before its first version. */
     buffer_clear(&look->own);
     bool is_none = is_absent(look);
     for (size_t i = 0; i < look->moments.size; i++) {
@@ -455,7 +458,7 @@ static bool is_behind(struct bytes name, uint64_t id, struct bytes other,
     return order != 0 ? order > 0 : id > other_id;
 }
 
-/* What is looked at by all names: has the page left one out? */
+/* A check of all names: has the page left one out? */
 struct sweep {
     struct looking *look;
     const struct shown_listing *listing; /* As it was before the page. */

@@ -13,10 +13,10 @@
 #include "tests/sim/sim_node.h"
 
 #define STEP_NS (CLOCK_STEP_MS_MAX * SIM_MS)
-/* A leader serves whose turns are never further apart, and whose entries and
- * questions never take longer. */
+/* Longest time between turns of a serving leader, and for its entries and read
+ * requests. */
 #define ALIVE_NS (200 * SIM_MS)
-/* A question and an entry on a slow network, turns, roundings. */
+/* A read request and an entry on a slow network, turns, roundings. */
 #define SLACK_NS (1000 * SIM_MS)
 #define LOOK_EVERY_NS (50 * SIM_MS)
 
@@ -26,7 +26,7 @@ static uint64_t longest(uint64_t local_ns)
     return local_ns / 9 * 10;
 }
 
-/* A moment, and what had been served and counted by then. */
+/* A moment, and the time served and counted up to it. */
 struct moment {
     uint64_t at_ns;
     uint64_t served_ns;
@@ -41,7 +41,7 @@ struct noted {
 };
 
 /* An index can have entries of several terms, and the newest of them need not
- * be the one that is committed. */
+ * be the committed one. */
 struct position {
     uint64_t index;
     uint64_t term;
@@ -50,10 +50,10 @@ struct position {
 struct proposal {
     UT_hash_handle hh;
     struct position position;
-    uint64_t hash; /* Of the entry. */
+    uint64_t hash; /* Hash of the entry. */
     bool is_clock; /* A TIME or BEGIN. */
     struct moment moment;
-    uint64_t from_ns; /* Counted from then. */
+    uint64_t from_ns; /* Start of the counting. */
 };
 
 struct quiet_session {
@@ -63,7 +63,7 @@ struct quiet_session {
     struct moment heard;
     bool is_marked;
     struct moment mark;
-    uint64_t quiet_ns; /* What the mark says: a successor leaves it less. */
+    uint64_t quiet_ns; /* Silence that the mark has recorded. */
 };
 
 enum span_kind {
@@ -92,22 +92,22 @@ struct sim_silence {
     struct proposal *proposals; /* By position. */
     uint64_t newest_clock;  /* Index of the newest committed TIME or BEGIN. */
     uint64_t counted_ns;    /* True time that these have counted. */
-    uint64_t counted_up_to; /* No moment before this may be counted again. */
+    uint64_t counted_up_to; /* Earlier moments must not be counted again. */
     /* The leader of the newest term that serves. */
     struct sim_node *leader;
     uint64_t term;
     struct moment begun;
     uint64_t served_ns;
     uint64_t anchor_ns;
-    bool is_alive; /* At the last look. */
+    bool is_alive; /* At the last check. */
     uint64_t confirmed;
-    uint64_t confirmed_at_ns; /* Since then one question has been open. */
+    uint64_t confirmed_at_ns; /* Since then a read request has been open. */
     uint64_t looked_ns;
     struct moment needed; /* Since then the clock has been needed. */
     bool is_needed;
     struct quiet_session *sessions;
     struct standing_span *spans;
-    uint64_t quarantine_ms; /* With which the next BEGIN begins a life; or 0. */
+    uint64_t quarantine_ms; /* For the next BEGIN, which begins a life; or 0. */
     struct buffer key;
 };
 
@@ -115,7 +115,8 @@ struct sim_silence *sim_silence_new(struct sim *sim)
 {
     struct sim_silence *silence = memory_new(sizeof *silence);
     silence->sim = sim;
-    silence->served_ns = 1000 * SIM_S; /* So that it never gets below 0. */
+    silence->served_ns = 1000 *
+                         SIM_S; /* Large enough that it never falls below 0. */
     return silence;
 }
 
@@ -192,7 +193,7 @@ static struct proposal *proposal_at(const struct sim_silence *silence,
     return proposal;
 }
 
-/* What a leader says has passed. */
+/* Checks the passed time that a leader claims. */
 static void check_measure(struct sim_silence *silence, struct sim_node *node,
                           uint64_t index, uint64_t base_index,
                           uint64_t elapsed_ms)
@@ -274,9 +275,9 @@ void sim_silence_appended(struct sim_silence *silence, struct sim_node *node,
             continue; /* A follower writes what its leader proposed. */
         }
         if (proposal != NULL) {
-            /* A single voter that died before its term was on disk, and with
-             * it what it had proposed, proposes anew. Two leaders of a term are
-             * oracle 1's. */
+            /* A single voter that died before its term was on disk, and lost
+             * its proposals with it, proposes again. Two leaders of a term are
+             * for oracle 1. */
             forget_proposal(silence, proposal);
         }
         propose(silence, node, &entries[i], hash);
@@ -342,7 +343,7 @@ static void start_span(struct sim_silence *silence, struct bytes key,
     span->start = now(silence);
 }
 
-/* 'is_over': because its time was. */
+/* 'is_over': because its time was over. */
 static void end_span(struct sim_silence *silence, struct bytes key,
                      bool is_over)
 {
@@ -362,7 +363,8 @@ static void end_span(struct sim_silence *silence, struct bytes key,
     free(span);
 }
 
-/* Who has objected, or was told of no break, keeps his hold. */
+/* A holder that has objected, or was not informed of a break, keeps its
+ * hold. */
 static void follow_break(struct sim_silence *silence, const struct effect *e)
 {
     struct bytes key = make_key(silence, SPAN_OF_BREAK, e->session, e->lock,
@@ -453,7 +455,7 @@ static void follow_quarantine(struct sim_silence *silence, uint64_t index,
     }
 }
 
-/* Entries of the blacklist go without a word. */
+/* Entries of the blacklist end without a report. */
 static void drop_listings(struct sim_silence *silence,
                           const struct lockfsm *fsm)
 {
@@ -496,7 +498,7 @@ static void follow_session(struct sim_silence *silence, const struct effect *e)
                (e->type == EFFECT_SESSION_HEARD || is_renewal(e))) {
         session->is_marked = false;
     }
-    /* A shorter lease takes nothing away that was promised. */
+    /* A shorter lease does not reduce what was promised. */
     if (session != NULL && e->type == EFFECT_SESSION_CHANGED &&
         e->time_ms * SIM_MS > session->ttl_ns) {
         session->ttl_ns = e->time_ms * SIM_MS;
@@ -547,7 +549,8 @@ static void check_step(struct sim_silence *silence, uint64_t index,
     }
 }
 
-/* A TIME or BEGIN is committed: what it has counted, whom it has marked. */
+/* A TIME or BEGIN is committed: the time that it has counted, and the sessions
+ * that it has marked. */
 static void follow_clock(struct sim_silence *silence,
                          const struct replica_entry *entry,
                          const struct entry *command,
@@ -630,8 +633,7 @@ static uint64_t proposed_at(const struct sim_silence *silence,
     return proposal->moment.at_ns;
 }
 
-/* Nothing of what the leader has proposed or asked has been under way for
- * long. */
+/* No proposal or request of the leader has been in progress for long. */
 static bool gets_on(struct sim_silence *silence, struct core *core)
 {
     uint64_t now_ns = silence->sim->now_ns;
@@ -680,8 +682,8 @@ static void serve(struct sim_silence *silence, struct core *core)
 
 /* --- What must have ended by now ------------------------------------------ */
 
-/* Of what began at 'start', may take 'own_ns' under one leader and 'more_ns'
- * more under several: the most that may have passed. */
+/* For what began at 'start', may take 'own_ns' under one leader and 'more_ns'
+ * more under several: the longest time that may have passed. */
 static uint64_t bound(const struct sim_silence *silence,
                       const struct moment *start, uint64_t own_ns,
                       uint64_t more_ns)
@@ -690,8 +692,8 @@ static uint64_t bound(const struct sim_silence *silence,
     if (start->at_ns >= silence->begun.at_ns) {
         return longest(own_ns) + unserved(start, &present) + SLACK_NS;
     }
-    /* Of what the log has counted, a leader that serves can make use: at least
-     * so much was both. */
+    /* A serving leader can use what the log has counted: at least this much was
+     * both served and counted. */
     uint64_t before_ns = silence->begun.at_ns - start->at_ns;
     uint64_t counted_ns = silence->begun.counted_ns - start->counted_ns;
     uint64_t served_ns = minus(silence->begun.served_ns, start->served_ns);

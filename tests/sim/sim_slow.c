@@ -25,7 +25,7 @@
 struct seen {
     uint64_t moved_count;
     uint64_t serving_ns; /* Since when; 0: it does not serve. */
-    uint64_t served_ns;  /* Until when it did last; 0: never. */
+    uint64_t served_ns;  /* When it last served; 0: never. */
     uint32_t doublings;
 };
 
@@ -67,7 +67,7 @@ static void check_heir(struct sim *sim, struct sim_node *leader, uint64_t id)
     struct sim_node *heir = node_of_id(sim, leader, id);
     const struct core *core = heir != NULL ? sim_node_core(heir) : NULL;
     if (core == NULL) {
-        return; /* It died at this moment. */
+        return; /* It has just died. */
     }
     uint64_t commit = replica_commit_index(core_replica(sim_node_core(leader)));
     uint64_t last = replica_last_index(core_replica(core));
@@ -180,7 +180,7 @@ static void set_delay(struct sim *sim, const struct sim_node *node,
     }
 }
 
-/* The fastest voter is never quite level. */
+/* The fastest voter never catches up completely. */
 static void fastest_is_far(struct sim *sim)
 {
     struct sim_node *far = sim_behind_choose(sim);
@@ -190,7 +190,7 @@ static void fastest_is_far(struct sim *sim)
     set_all(sim, 5, 10);
     set_flush(far, 0);
     set_delay(sim, far, 400 * SIM_MS);
-    /* The network settles: the delay may cost an election. */
+    /* The network settles: the delay may cause an election. */
     sim_run_until(sim, sim->now_ns + PERIOD_NS, NULL);
     if (sim->has_failed) {
         return;
@@ -205,7 +205,7 @@ static uint64_t flushes(struct sim_node *node)
     return histogram_total(&sim_node_disk(node)->durable.writes.times);
 }
 
-/* Processes that have just begun have not led before, but one. */
+/* Processes that have just begun have not led before, except one. */
 static void start_all_again(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->node_count && !sim->has_failed; i++) {
@@ -262,7 +262,7 @@ void sim_slow(struct sim *sim)
 {
     static void (*const differ[])(struct sim * sim) = {
         alternate, all_are_slow, fastest_is_far, leader_alone_is_slow};
-    /* Not drawn: the other runs go on as if this did not exist. */
+    /* Not drawn, so that all other runs are unchanged. */
     if (sim->options.seed % 4 != 1) {
         return;
     }

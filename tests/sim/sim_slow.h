@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Disks that differ by node, and the oracle of who hands over for that.
+/* Disks that differ by node, and the oracle of handovers because of that.
  *
- * In one run of four, after the calm, the disks of the nodes differ: each 20 s
- * another node's is slow, the leader's first; or all are equally slow; or the
- * fastest voter has a slow link; or the leader's alone is slow, for longer than
- * it has to lead before it hands over. Meanwhile the other oracles look, above
- * all that of silence: a dead holder's locks are free in time (rule 10).
+ * In one run of four, after the calm, the disks of the nodes differ: every 20 s
+ * another node's disk is slow, the leader's first; or all are equally slow; or
+ * the fastest voter has a slow link; or only the leader's is slow, for longer
+ * than it has to lead before it hands over. Meanwhile the other oracles check,
+ * above all that of silence: a dead holder's locks are free in time (rule 10).
  *
- * Always, a leader that hands over for its slow disk has led for 30 s, twice
- * that if the same process has led before within 10 min (and so on); its disk
- * is slower than that of its heir; and the heir has all that is committed. */
+ * Always, a leader that hands over because of its slow disk has led for 30 s,
+ * twice that if the same process has led before within 10 min (and so on). Its
+ * disk is slower than that of its successor, and the successor has everything
+ * that is committed. */
 
 #ifndef HASP_TESTS_SIM_SIM_SLOW_H
 #define HASP_TESTS_SIM_SIM_SLOW_H

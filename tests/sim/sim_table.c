@@ -14,7 +14,7 @@
 
 #define FILE_NAME "data.mdb"
 
-/* The table that is open, for the life of a process. */
+/* An open table, for the life of a process. */
 struct handle {
     struct table table;
     struct sim_table *owner;
@@ -60,7 +60,7 @@ static int handle_sync(struct table *table)
     return 0;
 }
 
-/* The write into the file comes before the change, which is atomic. */
+/* The write into the file precedes the change, which is atomic. */
 static int count_write(struct handle *handle)
 {
     uint8_t bytes[8];

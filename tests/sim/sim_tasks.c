@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "tests/sim/sim_files.h"
 
-/* More steps than any worker takes before what it is waited for has come. */
+/* More steps than any worker needs before what is waited for arrives. */
 #define STEPS_MAX 1000000u
 
 static struct tasks *current;

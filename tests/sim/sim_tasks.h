@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The workers of storage/ as tasks in one thread: the other half of a port
- * (tests/sim/sim_files.h is the one).
+ * (tests/sim/sim_files.h is the first).
  *
- * A worker takes a step when its owner says so: the simulator after the time
- * that a disk needs, a unit test when the dice fall so. Whoever waits for a
- * worker has it take its steps at once. */
+ * A worker takes a step when its owner decides: the simulator after the time
+ * that a disk needs, a unit test at random. Waiting for a worker makes it take
+ * its steps at once. */
 
 #ifndef HASP_TESTS_SIM_SIM_TASKS_H
 #define HASP_TESTS_SIM_SIM_TASKS_H
@@ -16,7 +16,7 @@
 
 struct tasks;
 
-/* A worker: struct worker is known to the port alone. */
+/* A worker: only the port knows struct worker. */
 struct task {
     struct list in_tasks;
     struct tasks *tasks;
@@ -41,15 +41,14 @@ struct tasks {
     void (*ended)(struct tasks *tasks, struct task *task);
 };
 
-/* The caller sets the functions, of which all but now_ns may be NULL. */
+/* The caller sets the functions; all but now_ns may be NULL. */
 void tasks_init(struct tasks *tasks);
-/* Workers that are started belong to 'tasks' from now on; likewise the
- * clock. */
+/* Workers started from now on belong to 'tasks'; likewise the clock. */
 void tasks_enter(struct tasks *tasks);
 /* One step. */
 void tasks_step(struct task *task);
 
-/* The port of disks in memory with these workers is in use from now on. */
+/* The port of disks in memory with these workers is used from now on. */
 void tasks_use(void);
 
 #endif /* HASP_TESTS_SIM_SIM_TASKS_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What programs are told by the machine, held against the history: grants and
+/* What programs learn from the machine, checked against the history: grants and
  * refusals, pushes, events, heartbeats. */
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static const char *name_of(const struct sim_program *program)
 
 /* --- Calls ---------------------------------------------------------------- */
 
-/* What the log says of a numbered call that was told 'code'. */
+/* The log's result of a numbered call that ended with 'code'. */
 static void expect_result(const struct sim_caller *caller,
                           enum result_code code)
 {
@@ -47,7 +47,8 @@ static void expect_result(const struct sim_caller *caller,
     }
 }
 
-/* A grant is told once, but to an owner with a name, who may have it again. */
+/* A grant is reported once, except to an owner with a name, who may get it
+ * again. */
 static void expect_grant(const struct sim_caller *caller,
                          const struct hasp_hold *hold)
 {
@@ -69,8 +70,8 @@ static void expect_grant(const struct sim_caller *caller,
     }
 }
 
-/* Of a lock that is told to be not free: it has been there, at some moment
- * since it was asked; of several, one of them. */
+/* For a lock reported as not free: it was taken, closed or waited for at some
+ * moment since the request; of several locks, one was. */
 static void expect_not_free(const struct sim_caller *caller)
 {
     struct sim *sim = caller->program->sim;
@@ -91,8 +92,8 @@ static void expect_not_free(const struct sim_caller *caller)
     }
 }
 
-/* It was not done, says the refusal: then nothing of it is in the log. A
- * release goes on behind its caller's back until it is done. */
+/* The refusal says that it was not done: then the log does not contain it. A
+ * release continues without its caller until it is done. */
 static void expect_nothing(const struct sim_caller *caller, bool is_for_ever)
 {
     const struct sim_program *program = caller->program;
@@ -142,8 +143,8 @@ static void expect_not_held(const struct sim_caller *caller)
     }
 }
 
-/* A read sees everything up to what was committed when it was asked, and
- * nothing later than what is now. */
+/* A read sees everything that was committed when it was sent, and nothing later
+ * than the present state. */
 static void expect_read(const struct sim_caller *caller)
 {
     struct sim *sim = caller->program->sim;
@@ -167,7 +168,7 @@ static void expect_read(const struct sim_caller *caller)
     }
 }
 
-/* It was asked in this life, with a token of another. */
+/* The request was sent in this life, with a token of another. */
 static bool is_of_former_life(const struct sim_caller *caller)
 {
     const struct sim *sim = caller->program->sim;
@@ -233,7 +234,8 @@ static void told_good(const struct sim_caller *caller)
     }
 }
 
-/* For want of a right nothing was done; what gives back needs none. */
+/* Nothing was done, for lack of a right; a request that gives back needs
+ * none. */
 static void expect_denied(const struct sim_caller *caller)
 {
     const struct sim_program *program = caller->program;
@@ -252,7 +254,7 @@ static void expect_denied(const struct sim_caller *caller)
     }
 }
 
-/* What is said to these commands and no others. */
+/* Answers that only these commands get. */
 static bool is_understood(const struct sim_caller *caller)
 {
     int error = caller->call.error;
@@ -262,7 +264,7 @@ static bool is_understood(const struct sim_caller *caller)
     case CALL_BREAK: /* Somebody else has it by now, with a lease. */
         return error == HASP_EINVALID &&
                strstr(caller->call.why, "no such hold is durable") != NULL;
-    case CALL_NOTE: /* OK is no number; but it is done. */
+    case CALL_NOTE: /* OK is not a number; but it is done. */
         if (error == HASP_EPROTO) {
             expect_result(caller, RESULT_OK);
         }
@@ -317,7 +319,7 @@ void sim_told_call(struct sim_caller *caller)
         }
         break;
     case HASP_ELOST:
-        break; /* sim_told_lease() has looked at that. */
+        break; /* sim_told_lease() has checked that. */
     default:
         if (is_understood(caller)) {
             break;
@@ -343,7 +345,7 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
         sim_caller_lost(&program->caller[i], event);
     }
     bool trusts = sim_program_trusts(program);
-    /* A message for a person, or a request to give a lock back, changes no
+    /* A message for a person, or a request to release a lock, changes no
      * belief. */
     bool is_of_belief = event->kind != HASP_EVENT_PLEASE &&
                         event->kind != HASP_EVENT_NOTICE;
@@ -366,7 +368,8 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
     }
 }
 
-/* What was taken before the heartbeat left is no longer believed in. */
+/* After the heartbeat there is no belief in a hold that ended before it was
+ * sent. */
 static void expect_untaken(void *data, const struct sim_belief *belief)
 {
     struct sim_program *program = data;
@@ -383,7 +386,7 @@ static void expect_untaken(void *data, const struct sim_belief *belief)
     }
 }
 
-/* A heartbeat (at first the OPEN) was answered OK that had left at 'sent'. */
+/* A heartbeat (at first the OPEN) that was sent at 'sent' was answered OK. */
 static void told_kept(struct sim_program *program, struct lease_clock sent,
                       uint64_t newest)
 {

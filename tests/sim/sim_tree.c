@@ -233,7 +233,7 @@ void tree_write(struct node *file, const uint8_t *data, size_t size,
     }
 }
 
-/* Power has failed: what the disk has is what there is. */
+/* Power has failed: only the disk's content is left. */
 static void file_lose(struct node *file)
 {
     static const uint64_t percents[] = {0, 0, 10, 50, 90, 100};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a disk in memory is made of: folders and files, each as it is in the
- * cache and as it is on the disk. Private to sim_files.c, which has the rules.
- */
+/* The parts of a disk in memory: folders and files, each as it is in the cache
+ * and as it is on the disk. Private to sim_files.c, which has the rules. */
 
 #ifndef HASP_TESTS_SIM_SIM_TREE_H
 #define HASP_TESTS_SIM_SIM_TREE_H
@@ -32,7 +31,7 @@ struct names {
 
 enum operation_kind { CHANGE_LINK, CHANGE_UNLINK, CHANGE_RENAME };
 
-/* What was done to a folder since it was flushed. */
+/* A change of a folder since it was flushed. */
 struct change {
     enum operation_kind kind;
     char from[NAME_SIZE_MAX];
@@ -46,7 +45,7 @@ struct node {
     struct files_machine *machine;
     uint32_t references;
     bool is_folder;
-    /* A file. Both have room for 'capacity' bytes, and zeros behind their
+    /* A file. Both have room for 'capacity' bytes, and zeros after their
      * ends. */
     uint8_t *cache;
     uint8_t *disk;
@@ -70,7 +69,7 @@ struct files_machine {
     struct node *root;
     uint64_t boot;
     uint64_t used;
-    uint64_t limit; /* Of 'used'. */
+    uint64_t limit; /* Limit of 'used'. */
     uint32_t dies_within;
     uint32_t fails_within;
     uint32_t open_count;
@@ -81,13 +80,13 @@ struct files_machine {
     struct node *rotten; /* The file in which a bit was flipped, or NULL. */
     size_t rot_at;
     uint8_t rot_bit;
-    uint8_t rot_value; /* Of the byte since then. */
+    uint8_t rot_value; /* Value of the byte since then. */
 };
 
 size_t tree_sectors(size_t size);
 bool tree_chance(struct files_machine *machine, uint64_t percent);
 
-/* A node begins without a reference, and goes with the last. */
+/* A node begins without a reference, and is freed with the last one. */
 struct node *tree_new(struct files_machine *machine, bool is_folder);
 struct node *tree_keep(struct node *node);
 void tree_drop(struct node *node);
@@ -108,10 +107,9 @@ void tree_write(struct node *file, const uint8_t *data, size_t size,
 void tree_sector_to_disk(struct node *file, size_t sector);
 void tree_flush(struct node *file);
 
-/* Power has failed: what the disk has, and what chance adds, is what there
- * is. */
+/* Power has failed: the disk's content, and random additions, are left. */
 void tree_lose(struct node *node);
-/* Of what is in the cache. */
+/* Copies the cache's view. */
 struct node *tree_copy(struct files_machine *machine, const struct node *from);
 
 #endif /* HASP_TESTS_SIM_SIM_TREE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The loop around a node's core: reads what has arrived, feeds it, lets the
- * core take its turn, sends and writes what came out of it. */
+ * core take its turn, sends and writes the output. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,7 +185,8 @@ static void feed_requests(struct sim_node *node, struct server_conn *conn,
     }
 }
 
-/* Feeds what has arrived, all or a part of it; true if it was all. */
+/* Feeds everything that has arrived, or a part of it; true if it was
+ * everything. */
 static bool read_all(struct sim_node *node)
 {
     struct sim *sim = node->sim;
@@ -214,7 +215,7 @@ static bool read_all(struct sim_node *node)
     return list_is_empty(&node->host.inbox);
 }
 
-/* Sends what the turn has put out; true if there are requests to be fed. */
+/* Sends the output of the turn; true if there are requests to be fed. */
 static bool send_all(struct sim_node *node, uint64_t after_ns)
 {
     bool has_more = false;
@@ -251,7 +252,7 @@ static uint64_t turn_duration(struct sim_node *node)
                                    : sim_between(sim, 2, 40) * SIM_US;
 }
 
-/* What this turn has spent on clients takes its time in a flood. */
+/* In a flood the work that this turn has done for clients takes time. */
 static uint64_t flood_duration(const struct sim_node *node)
 {
     int64_t spent = node->began_left - node->account.left;

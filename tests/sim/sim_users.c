@@ -16,8 +16,8 @@
 const struct sim_identity sim_identity_local = {.way = WHO_LOCAL,
                                                 .user = "local"};
 
-/* Not by the generator of the run, so that those without users stay what they
- * would be. */
+/* Not by the generator of the run, so that the runs without users do not
+ * change. */
 void sim_users_init(struct sim *sim)
 {
     struct sim_users *users = &sim->users;
@@ -50,7 +50,7 @@ static void digest(struct sim_identity *who, const char *text)
     CHECK(error == 0);
 }
 
-/* Nobody guesses here: 43 characters that are no others'. */
+/* Nobody guesses here: 43 characters that differ from all others. */
 void sim_user_secret(uint32_t user, uint32_t serial, struct sim_identity *who)
 {
     who->way = WHO_SECRET;
@@ -82,7 +82,7 @@ void sim_identity_renew(struct sim *sim, struct sim_identity *who)
     }
 }
 
-/* The first that is not revoked, as far as anybody knows by now. */
+/* The first certificate that nobody knows to be revoked. */
 static void choose_certificate(struct sim *sim, struct sim_identity *who,
                                const char *name, uint32_t holder)
 {
@@ -98,7 +98,8 @@ void sim_identity_admin(struct sim *sim, struct sim_identity *who)
     choose_certificate(sim, who, "admin", 0);
 }
 
-/* The newest that is there; else the newest of all, which may come. */
+/* The newest existing secret; else the newest of all, which may be set
+ * later. */
 static void choose_secret(struct sim *sim, struct sim_identity *who,
                           uint32_t user)
 {
@@ -142,7 +143,7 @@ bool sim_users_is_refusal(const char *word)
 
 /* --- By the versions between two entries ---------------------------------- */
 
-/* After one of them the user of that name could do it; or could not. */
+/* After one of them the user of that name had the right, or lacked it. */
 static bool is_some(const struct sim_rights *rights, const char *user,
                     enum verb verb, struct bytes name, enum extent extent,
                     uint64_t from, uint64_t to, bool is_allowed)
@@ -167,7 +168,7 @@ static bool is_somebody(const struct rights *rights,
                         none, EXTENT_NAME) == MAY;
 }
 
-/* What he shows is good. */
+/* The client's credentials are valid. */
 static bool is_shown(const struct rights *rights,
                      const struct sim_identity *who)
 {
@@ -177,7 +178,7 @@ static bool is_shown(const struct rights *rights,
             !rights_are_revoked(rights, who->digest));
 }
 
-/* Who shows this was nobody, or nobody who may do anything. */
+/* A client with these credentials was not a user, or one without rights. */
 static bool was_void(const struct sim_rights *rights,
                      const struct sim_identity *who, uint64_t from, uint64_t to)
 {
@@ -186,7 +187,8 @@ static bool was_void(const struct sim_rights *rights,
     const struct rights *version = sim_rights_between(rights, from, to, &count);
     for (uint32_t i = 0; i < count; i++, version++) {
         uint64_t now = rights_number(version, who->user);
-        /* Made again he is another: the connection is still of the first. */
+        /* A recreated user is another one: the connection still belongs to the
+         * first. */
         bool is_another = number != 0 && now != number;
         number = now;
         if (is_another || !is_somebody(version, who) ||
@@ -197,9 +199,9 @@ static bool was_void(const struct sim_rights *rights,
     return false;
 }
 
-/* He could do something after some entry between 'from' and 'to', as the leader
- * has it; and what he shows was good between 'applied' and 'to', as the asked
- * node has it. */
+/* The user had a right after some entry between 'from' and 'to', by the
+ * leader's rights; and the credentials were valid between 'applied' and 'to',
+ * by the rights of the node that got the request. */
 static bool was_heard(const struct sim_rights *rights,
                       const struct sim_identity *who, uint64_t from,
                       uint64_t applied, uint64_t to)
@@ -217,7 +219,7 @@ static bool was_heard(const struct sim_rights *rights,
     return was_somebody && was_shown;
 }
 
-/* Of a refusal in the words of the state machine, NOPERM: the right that it
+/* For a refusal in the words of the state machine, NOPERM: the right that it
  * names was lacking. */
 static bool was_refused(const struct sim_rights *rights,
                         const struct sim_identity *who, struct bytes text,
@@ -229,7 +231,7 @@ static bool was_refused(const struct sim_rights *rights,
     const char *at = strstr(line, "user '");
     if (strstr(line, "is disabled") != NULL ||
         strstr(line, "not authenticated") != NULL) {
-        return was_void(rights, who, from, to); /* Of a wait. */
+        return was_void(rights, who, from, to); /* For a wait. */
     }
     if (who->way == WHO_ANYONE) {
         snprintf(user, sizeof user, "anyone");
@@ -337,8 +339,9 @@ void sim_users_kept(struct sim *sim, const char *name,
     }
 }
 
-/* Who has applied nothing knows nobody, in whichever life; nor does who has yet
- * to apply what its log had when it started (core/session/pending_access.h). */
+/* A node that has applied nothing knows no users, in any life. Neither does a
+ * node that has yet to apply what its log had when it started
+ * (core/session/pending_access.h). */
 uint64_t sim_users_has_applied(const struct sim *sim, uint32_t number)
 {
     const struct sim_node *node = sim->node[number];

@@ -28,7 +28,7 @@ static bool all_run(struct sim *sim, const struct replica_members *members)
     return all;
 }
 
-/* A standby gets its vote back, at once when all is healed. */
+/* A standby gets its vote back, at once when everything is healed. */
 static bool choose_standby(struct sim *sim,
                            const struct replica_members *members,
                            struct sim_vote *ret_vote)

@@ -15,7 +15,7 @@
 #include "tests/sim/sim_worker.h"
 
 #define NOT_ASKED UINT64_MAX
-/* Where more would have to be told again, `gap` may be said. */
+/* If more would have to be sent again, `gap` is allowed. */
 #define AGAIN_COUNT_MAX 2048
 #define ANSWER_NS (4 * SIM_S)
 
@@ -83,16 +83,16 @@ static uint64_t applied_of(const struct sim_watcher *watcher)
                : 0;
 }
 
-/* At least so far the node had come when it answered, and at most so far. */
+/* The least and the most that the node can have applied when it answered. */
 static uint64_t applied_at_most(const struct sim_watcher *watcher)
 {
     return is_same_process(watcher) ? applied_of(watcher)
                                     : sim_check_newest(sim_of(watcher));
 }
 
-/* The answer to WATCH has come: its first event may be any of those that the
- * node has applied while it was asked; behind FROM it is the next one, unless
- * the node has not come so far and tells some again. */
+/* The answer to WATCH has arrived. Its first event may be any that the node
+ * applied during the request. With FROM it is the next one, unless the node has
+ * applied less and sends some again. */
 static void begin_to_watch(struct sim_watcher *watcher)
 {
     const struct sim_events *events = events_of(watcher);
@@ -156,9 +156,9 @@ static void take_event(struct sim_watcher *watcher, uint64_t number)
     }
 }
 
-/* It may be said of what this process cannot know, or must not tell again for
- * there is too much of it, and whenever it has installed a snapshot; what comes
- * is then what follows its index. */
+/* A gap is correct for events that this process cannot know or need not send
+ * again because there are too many, and whenever it has installed a snapshot.
+ * The events after it are then those after its index. */
 static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
                      struct bytes id)
 {
@@ -171,7 +171,7 @@ static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
     uint64_t known_from = sim_events_known_from(events, node_number(watcher));
     bool is_much = sim_events_count(events) - watcher->low > AGAIN_COUNT_MAX;
     bool has_installed = known_from != watcher->watched_from;
-    /* Before the first BEGIN a node knows of no life at all. */
+    /* Before the first BEGIN a node does not know of any life. */
     bool has_life = !bytes_has_prefix(id, BYTES_LITERAL("0-"));
     sim->stats.gaps++;
     if (!watcher->is_watching ||
@@ -242,7 +242,7 @@ static void take_push(struct sim_watcher *watcher,
     take_event(watcher, number);
 }
 
-/* What stands behind the last "id":" of an object, without its end. */
+/* The text after the last "id":" of an object, without its end. */
 static struct bytes id_in(struct bytes json)
 {
     static const char mark[] = "\"id\":\"";
@@ -258,7 +258,7 @@ static struct bytes id_in(struct bytes json)
     return bytes_of_text("");
 }
 
-/* The number behind "index": in an object. */
+/* The number after "index": in an object. */
 static uint64_t index_in(struct bytes json)
 {
     char text[512] = "";
@@ -269,7 +269,7 @@ static uint64_t index_in(struct bytes json)
                                                                        : 0;
 }
 
-/* pmessage, pattern, channel, object: byte for byte what it must be. */
+/* pmessage, pattern, channel, object: byte for byte as expected. */
 static void take_message(struct sim_watcher *watcher,
                          const struct resp_reply *reply)
 {
@@ -366,7 +366,8 @@ static void check_history(struct sim_watcher *watcher, const uint32_t *at,
             fail_history(watcher, "an event is another one", expected);
             return;
         }
-        /* Behind the newest that is shown the node need not have come. */
+        /* The node need not have applied more than the newest event that it
+         * shows. */
         bool may_miss = next == UINT64_MAX && number < expected &&
                         before(watcher,
                                sim_events_behind(events, watcher->applied)) <=
@@ -407,7 +408,8 @@ static void take_history(struct sim_watcher *watcher)
         at[i] = first;
         first += reply->value[first].span;
     }
-    /* What it began with when it was asked, or what it has installed since. */
+    /* The start of its knowledge when it got the request, or a snapshot
+     * installed since. */
     if (is_same_process(watcher) &&
         (known_from <= watcher->known_from ||
          known_from >
@@ -516,7 +518,7 @@ static void ask_to_watch_too(struct sim_watcher *watcher)
     sim_channel_word(&watcher->channel, prefix);
 }
 
-/* Whoever leaves off closes the connection as well if he watches twice. */
+/* A client with two watches also closes the connection when it ends them. */
 static void ask_something(struct sim_watcher *watcher)
 {
     struct sim_channel *channel = &watcher->channel;
@@ -568,14 +570,14 @@ static void ask(struct sim_watcher *watcher)
 
 /* --- Answers -------------------------------------------------------------- */
 
-/* The asked node refuses by what it has applied itself. */
+/* The node refuses by the rights that it has applied itself. */
 static bool is_denied(struct sim_watcher *watcher, struct bytes text)
 {
     const struct sim_channel *channel = &watcher->channel;
     char word[16] = "";
     memcpy(word, text.data, text.size < 6 ? text.size : 6);
     if (bytes_has_prefix(text, BYTES_LITERAL("NOLEADER this node has"))) {
-        return true; /* It does not know whose rights have gone. */
+        return true; /* It does not know whose rights were revoked. */
     }
     if (bytes_has_prefix(text,
                          BYTES_LITERAL("NOLEADER this node has not applied"))) {
@@ -616,7 +618,7 @@ static void take(struct sim_watcher *watcher)
         break;
     case WATCHER_UNWATCH:
         watcher->is_watching = false;
-        /* The longer prefix may be watched still. */
+        /* The longer prefix may still be watched. */
         sim_channel_close(&watcher->channel);
         break;
     case WATCHER_HISTORY:
@@ -683,7 +685,7 @@ bool sim_watcher_is_told(const struct sim_watcher *watcher)
         (wire != NULL &&
          !sim_check_is_member(sim_of(watcher),
                               sim_of(watcher)->node[wire->host[1]]))) {
-        return true; /* Whom no member tells, he knows nothing either. */
+        return true; /* A node that hears no member does not know either. */
     }
     return (watcher->is_watching && first_fitting(watcher, watcher->high) ==
                                         sim_events_count(events_of(watcher)));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Somebody who watches: a connection of its own, beside what its client does
- * with locks. It says LOCK.WATCH (or, in RESP2, PSUBSCRIBE), comes back FROM
- * the newest event that it knows, leaves off, asks for LOCK.HISTORY.
+/* A watcher: a separate connection, in addition to what its client does with
+ * locks. It sends LOCK.WATCH (or, in RESP2, PSUBSCRIBE), resumes FROM the
+ * newest event that it knows, ends the watch, and sends LOCK.HISTORY.
  *
- * Oracle: what it is told is what the log has, in order, none left out and none
- * twice; `gap` is said if and only if the node cannot know; and the history of
- * a lock is that of the log. Until the first event of a watch it is not sure
- * which comes next, only between which two it must lie. */
+ * Oracle: it gets the events of the log, in order, none left out and none
+ * twice. It gets `gap` if and only if the node cannot know them. The history of
+ * a lock is that of the log. Until the first event of a watch the next event is
+ * uncertain; only the two bounds between which it must be are known. */
 
 #ifndef HASP_TESTS_SIM_SIM_WATCHER_H
 #define HASP_TESTS_SIM_SIM_WATCHER_H
@@ -34,32 +34,32 @@ struct sim_watcher {
     bool is_greeted;
     bool is_watching;
     const char *prefix;
-    /* When it was last asked, of the node that was asked. */
+    /* Life of the node when it last got a request. */
     uint32_t life;
     uint64_t process;
     uint64_t applied; /* Places, as all others. */
     uint64_t known_from;
-    uint64_t watched_from; /* Of WATCH: what the node knew all behind of. */
+    uint64_t watched_from; /* For WATCH: the node knew all events after this. */
     /* The next event is at least 'low', and the first that fits from 'high' on
      * at the latest. */
     uint64_t low;
     uint64_t high;
     bool has_known;
-    uint64_t known; /* The newest event that it was told. */
-    uint64_t from;  /* WATCH: the first event behind FROM; or UINT64_MAX. */
+    uint64_t known; /* The newest event that it got. */
+    uint64_t from;  /* WATCH: the first event after FROM; or UINT64_MAX. */
     bool is_of_other_life; /* FROM: nothing comes before a `gap`. */
-    uint32_t lock;         /* HISTORY: of which lock, and ... */
+    uint32_t lock;         /* HISTORY: the lock, and ... */
     uint64_t count;        /* ... how many events. */
 };
 
 void sim_watcher_init(struct sim_watcher *watcher, struct sim_client *client);
-/* The process is there no more. */
+/* The process is gone. */
 void sim_watcher_done(struct sim_watcher *watcher);
 void sim_watcher_work(struct sim_watcher *watcher);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_watcher_next(const struct sim_watcher *watcher);
-/* True if it has been told all that the log has by now, unless it watches
- * at a node that is no member. */
+/* True if it has received everything in the log by now, unless it watches at a
+ * node that is not a member. */
 bool sim_watcher_is_told(const struct sim_watcher *watcher);
 
 #endif /* HASP_TESTS_SIM_SIM_WATCHER_H */

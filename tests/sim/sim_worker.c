@@ -11,8 +11,8 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
 
-/* Locks by number: the first ones exclusive only, then one that is shared as
- * well, then a semaphore. */
+/* Locks by number: first those that are exclusive only, then one that is also
+ * shared, then a semaphore. */
 static const char *const names[LOCK_COUNT_MAX] = {"l0", "l1", "s0", "l2",
                                                   "k0", "s1", "l3", "k1"};
 
@@ -128,7 +128,7 @@ void sim_worker_work(struct worker *worker)
         return;
     }
     if (worker->op.is_asked && !channel->is_waiting) {
-        /* The connection was lost: did it take effect? */
+        /* The connection was lost; it may have taken effect. */
         worker->op.is_asked = false;
         worker->op.is_uncertain = true;
         if (worker->op.req == 0) {

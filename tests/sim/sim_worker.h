@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a client is made of; and the workers of a rogue, owners that acquire,
- * hold and release, and the oracles on what they are told. Each has a
+/* The parts of a client; and the workers of a rogue, owners that acquire, hold
+ * and release, with the oracles on the answers that they get. Each has a
  * connection and one request at a time. A rogue believes in a hold from the
  * answer until its RELEASE is sent, as long as its lease is held by its own
  * clock. */
@@ -51,8 +51,8 @@ enum admin_kind {
     ADMIN_PLEASE,
     ADMIN_LIMIT, /* 'id' is its key, 'token' the new value. */
     ADMIN_FINALIZE,
-    ADMIN_TRIAL,     /* What is new; 'id' 1: a field, else an entry. */
-    ADMIN_RELEASEIF, /* Of a client that has died. */
+    ADMIN_TRIAL,     /* A new feature; 'id' 1: a field, else an entry. */
+    ADMIN_RELEASEIF, /* A hold of a dead client. */
     ADMIN_ADD,
     ADMIN_REMOVE,
     ADMIN_DEMOTE,
@@ -66,12 +66,12 @@ struct op {
     uint32_t lock;
     enum admin_kind admin;
     uint64_t id;    /* ADMIN: a session, client or member. */
-    uint32_t host;  /* ADMIN_ADD: where it is. */
-    bool is_forced; /* ADMIN: a member goes, whoever is silent. */
-    uint32_t owner; /* The worker as which it acts, and its tag. */
+    uint32_t host;  /* ADMIN_ADD: its host. */
+    bool is_forced; /* ADMIN: a member is removed, even if others are silent. */
+    uint32_t owner; /* The worker that it acts for, and its tag. */
     char tag[TAG_SIZE];
     uint64_t req;       /* 0: without a number. */
-    uint64_t acked;     /* All up to here are over, and ... */
+    uint64_t acked;     /* All numbers up to here are over, and ... */
     uint64_t also_from; /* ... these, if not 0. */
     uint64_t also_to;
     enum lock_mode mode;
@@ -83,18 +83,18 @@ struct op {
     uint64_t value; /* ACQUIRE without a number: its own; 0. */
     uint64_t token;
     bool was_sent;
-    bool is_asked;     /* On the wire, not yet answered. */
+    bool is_asked;     /* Sent, not yet answered. */
     bool is_uncertain; /* An earlier try may have taken effect. */
-    bool was_believed; /* RELEASE of what was surely held. */
+    bool was_believed; /* RELEASE of a certain hold. */
     uint64_t newest;   /* The newest entry when it was first sent. */
     uint64_t since_ns;
     struct lease_clock sent; /* When it was first sent. */
 };
 
-/* A hold that the client was told of. */
+/* A hold that the client was granted. */
 struct rogue_hold {
     bool is_there;
-    bool is_over; /* RELEASE has been sent: no belief any more. */
+    bool is_over; /* RELEASE has been sent: the belief is over. */
     uint32_t lock;
     enum lock_mode mode;
     uint64_t token;
@@ -106,7 +106,7 @@ struct rogue_hold {
 struct worker {
     struct sim_client *client;
     uint32_t number;
-    char tag[TAG_SIZE]; /* Of the owner: "a", "b". */
+    char tag[TAG_SIZE]; /* The owner's: "a", "b". */
     struct sim_channel channel;
     struct op op;
     struct rogue_hold held[HOLD_MAX];
@@ -126,20 +126,20 @@ struct sim_client {
     uint64_t session;                               /* The rogue's; 0: none. */
     struct sim_program *program[PROGRAM_COUNT_MAX]; /* Unless it is a rogue. */
     uint32_t program_count;
-    struct sim_line line; /* Of those that share one. */
+    struct sim_line line; /* For programs that share one. */
     bool is_rogue;
     bool is_draining;
-    bool is_done;                 /* The rogue is. */
-    struct sim_redis redis;       /* Beside the session, on its own. */
-    struct sim_watcher watcher;   /* Likewise. */
-    struct sim_lister lister;     /* Likewise. */
-    struct sim_saver saver;       /* Likewise. */
-    struct sim_replacer replacer; /* Likewise. */
-    struct sim_crowd crowd;       /* Likewise. */
-    struct sim_drawn drawn;       /* Likewise. */
-    struct sim_durable durable;   /* Likewise; it outlives the process. */
-    struct sim_keeper keeper;     /* Of the first client, if there are users. */
-    struct sim_identity who;      /* What its connections show. */
+    bool is_done;           /* The rogue is. */
+    struct sim_redis redis; /* Its Redis client, on a separate connection. */
+    struct sim_watcher watcher;   /* Its watcher, likewise. */
+    struct sim_lister lister;     /* Its reader, likewise. */
+    struct sim_saver saver;       /* Its saver, likewise. */
+    struct sim_replacer replacer; /* Its replacer, likewise. */
+    struct sim_crowd crowd;       /* Its crowd, likewise. */
+    struct sim_drawn drawn;       /* Its drawn requests, likewise. */
+    struct sim_durable durable;   /* Likewise; outlives the process. */
+    struct sim_keeper keeper;     /* In the first client, if there are users. */
+    struct sim_identity who;      /* The identity that its connections show. */
     uint32_t lock_count;
     uint64_t progress;
     bool is_suspended;
@@ -153,7 +153,7 @@ struct sim_client {
     uint64_t linger_ms;
     struct lease lease;
     uint64_t next_req;
-    bool is_closing; /* CLOSE has been sent: no belief any more. */
+    bool is_closing; /* CLOSE has been sent: the belief is over. */
     struct sim_channel beat;
     enum {
         BEAT_NONE,
@@ -174,13 +174,13 @@ void sim_rogue_reconnect(struct sim_client *client);
 bool sim_rogue_feed(struct sim_client *client, const struct sim_news *news);
 void sim_rogue_work(struct sim_client *client);
 uint64_t sim_rogue_next(const struct sim_client *client);
-/* The lease is held at this moment, and the process is there to trust it. */
+/* The lease is held at this moment, and the process exists to trust it. */
 bool sim_rogue_trusts(const struct sim_client *client);
 void sim_rogue_beliefs(const struct sim_client *client, sim_belief_fn *each,
                        void *data);
 /* PROOF of a secret, two arguments. */
 void sim_rogue_put_proof(struct sim_channel *channel, const char *secret);
-/* The session is gone: it was told so. */
+/* The session is gone, as an answer said. */
 void sim_rogue_lose(struct sim_client *client, const char *why);
 
 void sim_worker_init(struct worker *worker, struct sim_client *client,
@@ -190,10 +190,10 @@ void sim_worker_done(struct worker *worker);
 void sim_worker_reset(struct worker *worker);
 /* Does what is to be done now. */
 void sim_worker_work(struct worker *worker);
-/* When there is something to do, in true time. */
+/* When it next has work, in true time. */
 uint64_t sim_worker_next(const struct worker *worker);
 bool sim_worker_is_idle(const struct worker *worker);
-/* The locks by number, and what is done with them. */
+/* The locks by number, and how they are used. */
 const char *sim_lock_name(uint32_t lock);
 struct bytes sim_lock_bytes(uint32_t lock);
 bool sim_lock_is_shared(uint32_t lock);
@@ -208,9 +208,9 @@ void sim_worker_beliefs(const struct worker *worker, sim_belief_fn *each,
 
 struct replica_members;
 
-/* sim_admin.c: what an operator does now and then. */
-/* Makes a node ready to be added: it has an empty directory then, and these
- * members in its configuration. False if it must not be, or not yet. */
+/* sim_admin.c: what an operator does occasionally. */
+/* Prepares a node to be added: it then has an empty directory, and these
+ * members in its configuration. False if it must not be added, or not yet. */
 struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
                                    const struct replica_members *members);
 bool sim_admin_choose(struct worker *worker, struct op *op);
@@ -218,12 +218,13 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op);
 void sim_admin_take(struct sim *sim, const struct op *op,
                     const struct resp_value *value);
 
-/* sim_ask.c: chooses what to do next, and asks for it (again). */
+/* sim_ask.c: chooses what to do next, and sends it (again). */
 void sim_ask_choose(struct worker *worker);
 void sim_ask(struct worker *worker);
 void sim_ask_attach(struct worker *worker);
 
-/* sim_answer.c: takes the reply that has come; or none will. */
+/* sim_answer.c: handles the reply that has arrived, or the end of the wait for
+ * it. */
 void sim_answer_take(struct worker *worker);
 void sim_answer_never_comes(struct worker *worker);
 
