@@ -6,12 +6,13 @@ An example is a fenced block with the info string "console": lines that begin
 with "$ " are commands (a trailing backslash goes on), the lines below them the
 output. Runs of digits and of hex digits count as equal whatever their value,
 "..." on a line of its own stands for any lines, "..." inside a line for any
-text; in the table of "hasp status" any node may lead. The blocks of one file
-run in one shell, against one fresh cluster of three nodes on free ports (its
-own, if the file has "$ hasp dev" or starts nodes in a loop); the default ports
-(7420 to 7452) are replaced by those. The folder is an empty one that has "docs"
-and "clients" as the checkout has. Several files run beside each other, since
-most of what they do is to wait.
+text; in the table of "hasp status" any node may lead. docs/errors.md is
+compared with the error words of the server. The blocks of one file run in one
+shell, against one fresh cluster of three nodes on free ports (its own, if the
+file has "$ hasp dev" or starts nodes in a loop); the default ports (7420 to
+7452) are replaced by those. The folder is an empty one that has "docs" and
+"clients" as the checkout has. Several files run beside each other, since most
+of what they do is to wait.
 
     tools/readme.py BUILD [FILE...]
 """
@@ -36,6 +37,7 @@ from ports import free_base
 TIMEOUT = 60
 JOBS = 2
 EX_USAGE = 64
+WORDS_PAGE = 'docs/errors.md'
 
 
 def blocks(path):
@@ -228,6 +230,37 @@ class Shell:
             pass
 
 
+def words_of_page(path):
+    """Gives {word: was it done?} of the table in docs/errors.md."""
+    with open(path, encoding='utf-8') as file:
+        rows = [line.split(' | ') for line in file if line.startswith('| `')]
+    return {row[0].strip('| `'): row[-2] for row in rows}
+
+
+def words_of_server():
+    """Gives {word: does it deny any effect?} of the server's own table."""
+    with open('core/core.h', encoding='utf-8') as file:
+        table = re.search(r'#define CORE_WORDS\(X\)((?:.*\\\n)*.*)', file.read())
+    with open('core/outcome.c', encoding='utf-8') as file:
+        denying = re.findall(r'case WORD_(\w+):', file.read())
+    return {word: word in denying
+            for word in re.findall(r'X\((\w+)\)', table.group(1))}
+
+
+def check_words(path):
+    """Gives (passed, failed): does the page have each word of the server?"""
+    page, server = words_of_page(path), words_of_server()
+    wrong = [f'{word} is missing' for word in server if word not in page]
+    wrong += [f'no node sends {word}' for word in page if word not in server]
+    # The server says itself which words deny any effect.
+    wrong += [f'{word} must {"" if denies else "not "}say "no"'
+              for word, denies in server.items()
+              if word in page and (page[word] == 'no') != denies]
+    for one in wrong:
+        print(f'{path}: {one}')
+    return len(server) - len(wrong), len(wrong)
+
+
 def left_over(shell, folder, before):
     """Tells what a reader would be left with after the file's examples."""
     after = states(folder, before)
@@ -242,6 +275,9 @@ def left_over(shell, folder, before):
 def run_file(build, path):
     """Runs the examples of one file; gives (passed, failed)."""
     passed, failed = check_commands(build, path)
+    if path == WORDS_PAGE:
+        good, bad = check_words(path)
+        passed, failed = passed + good, failed + bad
     examples = blocks(path)
     if not examples:
         return passed, failed
@@ -301,6 +337,9 @@ def told_of_file(build, path):
 
 
 def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith('-'):
+        print(__doc__)
+        return 0 if sys.argv[1:] in (['--help'], ['-h']) else EX_USAGE
     build = os.path.abspath(sys.argv[1])
     files = sys.argv[2:] or ['README.md'] + sorted(glob.glob('docs/**/*.md',
                                                              recursive=True))
