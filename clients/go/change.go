@@ -120,7 +120,7 @@ func (l *Lock) claim(ctx context.Context, wait bool, verb string,
 			return nil, l.late(ctx.Err())
 		}
 		return nil, &outcome{ErrUnreachable, ctx.Err(), fmt.Errorf(
-			"it is not known what came of an earlier request of %q", l.owner)}
+			"the outcome of an earlier request of %q is not known yet", l.owner)}
 	}
 }
 

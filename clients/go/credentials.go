@@ -204,7 +204,7 @@ func readFolder(folder string) (files, error) {
 		}
 	}
 	if len(read.ca) == 0 {
-		return read, fmt.Errorf("there is no '%s', or it is empty; make it with: "+
+		return read, fmt.Errorf("'%s' is missing or empty; create it with: "+
 			"hasp cert user", filepath.Join(folder, "ca.crt"))
 	}
 	return read, nil

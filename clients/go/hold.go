@@ -409,7 +409,7 @@ func (l *Lock) Guard(need time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.grants) > 0 {
-		return fmt.Errorf("hasp: %w: %q has been taken away, or its Hold is over",
+		return fmt.Errorf("hasp: %w: %q was taken away, or its hold time is over",
 			ErrLost, l.names)
 	}
 	return fmt.Errorf("hasp: %w: %q is not held", ErrLost, l.names)

@@ -32,10 +32,10 @@ const (
 
 var (
 	errNoAnswer = errors.New("no answer in time")
-	errStranger = fmt.Errorf("%w: an answer to nothing", errProtocol)
+	errStranger = fmt.Errorf("%w: an answer without a request", errProtocol)
 	errBroken   = errors.New("the connection was lost")
 	errOver     = errors.New("the session has ended")
-	errTooLate  = errors.New("no time is left for an answer")
+	errTooLate  = errors.New("too little time is left for an answer")
 )
 
 // An ask is one request on a link, and its answer.

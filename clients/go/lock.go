@@ -151,7 +151,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	left := g.left()
 	if len(left) == 0 {
 		l.giveTurn(isLast)
-		return fmt.Errorf("hasp: %w: %q had been taken away", ErrNotHeld, l.names)
+		return fmt.Errorf("hasp: %w: %q was taken away earlier", ErrNotHeld, l.names)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
@@ -180,7 +180,8 @@ func (l *Lock) release(ctx context.Context, left []part, isLast bool) error {
 		released = asInt(reply)
 	}
 	if err == nil && (released < int64(len(left)) || len(left) < len(l.names)) {
-		return fmt.Errorf("hasp: %w: only %d of %q were", ErrNotHeld, released, l.names)
+		return fmt.Errorf("hasp: %w: only %d of the locks %q were still held",
+			ErrNotHeld, released, l.names)
 	}
 	return err
 }
@@ -220,7 +221,7 @@ func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
 	c.endClaim()
 	c.notHeld(err)
 	if what == isOver {
-		err = fmt.Errorf("hasp: %w: %q has been taken away", ErrLost, l.names)
+		err = fmt.Errorf("hasp: %w: %q was taken away", ErrLost, l.names)
 	}
 	return what == isGranted, err
 }
@@ -233,7 +234,7 @@ func (l *Lock) converting(how string) []string {
 // mayConvert: what is to be converted is one lock that is held.
 func (l *Lock) mayConvert() error {
 	if len(l.names) > 1 {
-		return fmt.Errorf("hasp: several locks are not converted: %q", l.names)
+		return fmt.Errorf("hasp: cannot convert several locks at once: %q", l.names)
 	}
 	if l.Token() == 0 {
 		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)

@@ -22,7 +22,7 @@ const (
 )
 
 var (
-	errProtocol = errors.New("the peer is not a hasp node: no RESP")
+	errProtocol = errors.New("the peer is not a hasp node: it does not answer in RESP")
 	errTooLarge = errors.New("the answer is larger than 64 MiB: ask for less " +
 		"at a time, as with COUNT")
 )

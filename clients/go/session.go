@@ -183,7 +183,7 @@ func addressOf(options Options) (address, error) {
 	for name, length := range map[string]time.Duration{"TTL": options.TTL,
 		"Linger": options.Linger, "Timeout": options.Timeout, "Alive": options.Alive} {
 		if length < 0 {
-			return address{}, fmt.Errorf("%s is %v: it may not be below 0", name, length)
+			return address{}, fmt.Errorf("%s %v: expected 0 or more", name, length)
 		}
 	}
 	endpoints, err := parseEndpoints(options.Endpoints)
@@ -353,7 +353,7 @@ func awaitClosed(ctx context.Context, told chan error) error {
 		return err
 	case <-time.After(closeGrace):
 		return &outcome{ErrUnknown, ctx.Err(),
-			errors.New("it is closed in the background")}
+			errors.New("it is being closed in the background")}
 	}
 }
 
@@ -389,7 +389,8 @@ func (s *Session) quit() {
 // them all. It gives nil, bool, int64, string, []any or map[string]any.
 func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
 	if len(words) == 0 {
-		return nil, errors.New("hasp: Ask is told a command, and its words")
+		return nil, errors.New(
+			"hasp: Ask needs a command, as in Ask(ctx, \"LOCK.SHOW\", \"a\")")
 	}
 	verb := strings.ToUpper(words[0])
 	if goesAlone(verb, words) {

@@ -76,7 +76,8 @@ func authoritiesOf(path string, text []byte) (*x509.CertPool, []string, error) {
 		count++
 	}
 	if count == 0 || count != bytes.Count(text, []byte("-----BEGIN")) {
-		return nil, nil, fmt.Errorf("'%s' holds no certificate of a CA, or is cut short",
+		return nil, nil, fmt.Errorf(
+			"'%s' has no CA certificate or is truncated: copy the file again",
 			path)
 	}
 	return roots, clusters, nil

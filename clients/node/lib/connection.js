@@ -167,7 +167,8 @@ class Connection {
         } else if (this.waiting.length) {
           this.waiting.shift().take(null, reply);
         } else {
-          throw new Error('an answer that nobody asked for');
+          throw new Error('the peer is not a hasp node: an answer ' +
+            'without a request');
         }
       }
     } catch (error) {

@@ -15,7 +15,7 @@ const { HaspError, LEAVES, OF_ASKER, Owners, checkDurations, goesAlone, isActing
 
 const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
 
-const STRANGE = 'an answer that is none of a node';
+const STRANGE = 'the peer is not a hasp node: an unexpected answer';
 const debug = debuglog('hasp'); // NODE_DEBUG=hasp tells each request.
 
 /** Milliseconds of nanoseconds. */
@@ -51,7 +51,7 @@ class Trouble {
   error() {
     const told = [...this.last].map((pair) => pair.join(': ')).join('; ');
     return this.isDoubtful ?
-      new HaspError('UNKNOWN', `no answer in time, it may be done (${told})`) :
+      new HaspError('UNKNOWN', `no answer in time, it may have been done (${told})`) :
       new HaspError('UNREACHABLE', `no node could do it (${told})`);
   }
 }
@@ -96,7 +96,7 @@ class Core extends EventEmitter {
   check() {
     if (this.id && this.state() === 'lost') {
       throw new HaspError('LOST',
-        `the session is lost, open another one: ${this.why}`);
+        `the session is lost: ${this.why}; open another one`);
     }
   }
 
@@ -131,7 +131,7 @@ class Core extends EventEmitter {
    * is where a connection fails. */
   async ask(...words) {
     if (!words.length) {
-      throw new TypeError("ask() is told a command: ask('LOCK.SHOW', 'a')");
+      throw new TypeError("ask() needs a command, as in ask('LOCK.SHOW', 'a')");
     }
     if (!goesAlone(words)) {
       return (await this.request(words)).reply;

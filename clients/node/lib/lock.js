@@ -28,12 +28,12 @@ class Lock {
     this.session = session;
     this.names = [names].flat();
     if (!(options.slots === undefined || options.slots >= 1)) {
-      throw new RangeError(`slots: ${options.slots}: at least one holds the ` +
-        'lock; an exclusive one has no slots');
+      throw new RangeError(`slots: ${options.slots}: expected 1 or more; ` +
+        'omit slots for an exclusive lock');
     }
     if (!this.names.length ||
         this.names.some((name) => typeof name !== 'string' || !name)) {
-      throw new TypeError('a lock has a name, or a list of them');
+      throw new TypeError('a lock needs a name, or a list of names');
     }
     this.options = options;
     this.signal = null; // Aborted when the hold cannot be trusted any more.
@@ -130,8 +130,8 @@ class Lock {
    * `await using lock = await session.lock('orders').enter()`. */
   async enter(how = {}) {
     if (!await this.acquire(how)) {
-      throw new HaspError('TIMEDOUT', `"${this.name}" was not to be had in ` +
-        'the time that was given');
+      throw new HaspError('TIMEDOUT', `"${this.name}" was not granted in ` +
+        'time');
     }
     return this;
   }
@@ -164,7 +164,8 @@ class Lock {
     try {
       this.session.check();
       if (!owed.parts.length) {
-        throw new HaspError('NOTHELD', `"${this.name}" had been taken away`);
+        throw new HaspError('NOTHELD', `"${this.name}" is no longer held: it ` +
+          'was taken away earlier');
       }
       this.owed.push(owed); // It keeps the owner, until it is begun.
       this.conversions.forEach((stop) => stop.abort(
@@ -191,8 +192,8 @@ class Lock {
     const answer = await this.change('RELEASE', parts);
     const released = parts.length > 1 ? answer : 1;
     if (released < parts.length || parts.length < this.names.length) {
-      throw new HaspError('NOTHELD', `only ${released} of ${this.name} were ` +
-        'held');
+      throw new HaspError('NOTHELD', `only ${released} of the locks ` +
+        `"${this.name}" were still held`);
     }
   }
 
@@ -216,9 +217,12 @@ class Lock {
   }
 
   checkConvertible() {
-    if (this.count === 0 || this.names.length > 1) {
-      throw new HaspError('NOTHELD', 'one lock that is held can be ' +
-        `converted, not "${this.name}"`);
+    if (this.count === 0) {
+      throw new HaspError('NOTHELD', `"${this.name}" is not held`);
+    }
+    if (this.names.length > 1) {
+      throw new HaspError('NOTHELD', 'cannot convert several locks at once: ' +
+        this.name);
     }
   }
 
@@ -239,8 +243,8 @@ class Lock {
   }
 
   notKnown() {
-    return new HaspError('UNREACHABLE', 'it is not known what came of an ' +
-      `earlier request for "${this.name}"`);
+    return new HaspError('UNREACHABLE', 'the outcome of an earlier request ' +
+      `for "${this.name}" is not known yet`);
   }
 
   /** Of an acquire() that waits: 1 is the next. null: in no queue. */
@@ -291,8 +295,8 @@ class Lock {
     }
     this.session.check();
     if (this.grant.isOver) {
-      throw new HaspError('LOST', `"${this.name}" has been taken away, or ` +
-        'its hold is over');
+      throw new HaspError('LOST', `"${this.name}" was taken away, or its ` +
+        'hold time is over');
     }
     const most = Math.min(toMs(trusted(this.session.lease.promised())),
       0.8 * (this.options.hold ?? Infinity));
@@ -418,7 +422,7 @@ class Lock {
     } else {
       this.tellLimit();
       this.stop?.abort(new HaspError('LOST',
-        `"${this.name}" cannot be trusted any more`));
+        `the hold of "${this.name}" can no longer be trusted`));
     }
   }
 
@@ -549,7 +553,7 @@ class Lock {
       if (verdict === GRANTED) {
         return reply;
       } else if (verdict === OVER) {
-        throw new HaspError('LOST', `"${this.name}" has been taken away`);
+        throw new HaspError('LOST', `"${this.name}" was taken away`);
       }
       if (round) {
         await sleep(retryPause(round));
@@ -689,8 +693,8 @@ function howOf(how) {
     return { wait: how };
   }
   if (how === null || typeof how !== 'object' || how instanceof AbortSignal) {
-    throw new TypeError('how to wait is told by a number of milliseconds, or ' +
-      'by { wait, signal }');
+    throw new TypeError('how to wait: expected a number of milliseconds or ' +
+      '{ wait, signal }');
   }
   checkOptions('wait', how, ['wait', 'signal']);
   return how;
@@ -698,8 +702,8 @@ function howOf(how) {
 
 function waitUntil(wait) {
   if (!(wait >= 0)) {
-    throw new RangeError('a wait is Infinity (for ever), 0 (not at all) or a ' +
-      'number of milliseconds');
+    throw new RangeError(`wait: ${wait}: expected Infinity (no limit), 0 (do ` +
+      'not wait) or a number of milliseconds');
   }
   return wait === 0 ? null : performance.now() + wait;
 }

@@ -40,7 +40,7 @@ class HaspError extends Error {
 function checkOptions(what, options, known) {
   const unknown = Object.keys(options).find((key) => !known.includes(key));
   if (unknown) {
-    throw new TypeError(`a ${what} has no option '${unknown}'; it has ` +
+    throw new TypeError(`a ${what} has no option '${unknown}'; use one of ` +
       known.join(', '));
   }
 }

@@ -30,7 +30,7 @@ function encode(words) {
   }).join('');
 }
 
-const broken = (what) => new Error(`no RESP: ${what}`);
+const broken = (what) => new Error(`the peer is not a hasp node: ${what}`);
 
 /** What the parts of a list, whose kind is told by its first character, are
  * together. */
@@ -105,7 +105,7 @@ class Parser {
     const { data, at } = this;
     const end = data.indexOf('\r\n', at);
     if ((end < 0 ? data.length : end) - at > LINE_MAX) {
-      throw broken('a line without an end');
+      throw broken('a line without CR LF');
     }
     if (end < 0) {
       this.wanted = data.length - at + 1;
@@ -120,7 +120,7 @@ class Parser {
     } else if (SINGLE.has(line)) {
       parts.push(SINGLE.get(line));
     } else if (!NUMBER.test(rest)) {
-      throw broken(line.slice(0, 20));
+      throw broken(`a reply that begins with '${line.slice(0, 20)}'`);
     } else if (kind === ':') {
       parts.push(Number(rest)); // Tokens stay below 2^53.
     } else {
@@ -146,7 +146,7 @@ class Parser {
       const end = at + size;
       if (end + 2 <= this.data.length) {
         if (this.data[end] !== 0x0d || this.data[end + 1] !== 0x0a) {
-          throw broken('a text that does not end where it said');
+          throw broken('a string longer than its size');
         }
         parts.push(this.data.toString('utf8', at, end));
       }

@@ -131,7 +131,7 @@ class Session extends Core {
       await this.request(['SESSION.CLOSE'])
         .then(() => this.link.closed(this), () => {});
     }
-    this.refuse('it has been closed');
+    this.refuse('it was closed');
     this.quit();
   }
 
@@ -173,7 +173,7 @@ class Session extends Core {
   }
 
   refuse(why) {
-    super.refuse(this.isClosed ? 'it has been closed' : why);
+    super.refuse(this.isClosed ? 'it was closed' : why);
     if (this.id) {
       this.look();
     }

@@ -40,7 +40,7 @@ function checkNode(clusters, certificate) {
     ? /^(hasp:\/\/[^/]+)\/node\/[1-9]\d*$/.exec(names[0]) : null;
   if (!found) {
     return new Error("this is not a node's certificate: "
-      + (names.join(', ') || 'it names nobody'));
+      + (names.join(', ') || 'it does not name a hasp node'));
   }
   return clusters.length === 0 || clusters.includes(found[1]) ? undefined
     : new Error(`the node's certificate is for '${found[1]}'`);
@@ -105,7 +105,8 @@ function readFolder(folder) {
 function certificatesIn(file, text) {
   const found = text.match(/-----BEGIN [^-]+-----[^]+?-----END [^-]+-----/g) ?? [];
   if (!found.length || text.split('-----BEGIN').length - 1 !== found.length) {
-    throw new Error(`'${file}' has no certificate, or is cut short`);
+    throw new Error(`'${file}' has no certificate or is truncated: ` +
+      'copy the file again');
   }
   return found.map((one) => new X509Certificate(one));
 }
@@ -120,8 +121,8 @@ function checkChain(file, [own, ...between], authorities) {
   const now = Date.now();
   if (!authorities.some((one) => isIssuer(last, one)) ||
       now < Date.parse(own.validFrom) || now > Date.parse(own.validTo)) {
-    throw new Error(`the certificate '${file}' is not one of the CA in ca.crt, or `
-      + 'not valid now');
+    throw new Error(`the certificate '${file}' was not issued by the CA in `
+      + 'ca.crt, or is not valid now');
   }
 }
 

@@ -148,7 +148,7 @@ function pieces() {
         endless.feed(piece);
         assert.equal(endless.next(), INCOMPLETE);
       }
-    }, /no RESP: (a reply of more than 64 MiB|a size of 1)/);
+    }, /not a hasp node: (a reply of more than 64 MiB|a size of 1)/);
   }
 }
 
@@ -167,7 +167,7 @@ function wire() {
     }
   }
   for (const { says, bytes } of broken) {
-    assert.throws(() => parse(Buffer.from(bytes, 'hex')), /no RESP/, says);
+    assert.throws(() => parse(Buffer.from(bytes, 'hex')), /not a hasp node/, says);
   }
   return requests.length + replies.length + broken.length;
 }

@@ -287,7 +287,7 @@ const hostile = {
     end({ grants: `*1\r\n${holdOf('me', 'a', 0)}` }), 2],
   'a push that does not say how much is left': [QUEUED +
     end({ grants: `*1\r\n${holdOf('me', 'a', 99, { left: ':0' })}` }), 2],
-  'an answer that nobody asked for': [`${QUEUED}+OK\r\n`, 2],
+  'an answer without a request': [`${QUEUED}+OK\r\n`, 2],
   'garbage': [`${QUEUED}\xff\x00garbage\r\n`, 2],
   'the push first': [granted + QUEUED, 1],
   'the push twice': [QUEUED + granted + granted, 1],

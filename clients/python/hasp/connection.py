@@ -17,19 +17,19 @@ from .request import ANSWER, SOCKET, Endpoint
 from .tls import explained, peer_fault
 
 Result = TypeVar('Result')
-# Behind these a node does nothing until they are answered. No more of them are
-# under way at a time, so that heartbeats need not wait for those of a thousand
-# sessions.
+# A node handles no later request of a connection until these are answered. The
+# number in flight is limited, so that a heartbeat never waits for those of a
+# thousand sessions.
 BLOCKING = frozenset(('SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE'))
 BLOCKING_MAX = 8
-# Is called once, with a reply, a ReplyError among them, or with the OSError of
-# the connection.
+# Called once, with the reply (which can be a ReplyError) or with the OSError
+# that ended the connection.
 Taker = Callable[[Any], None]
 
 
 async def within(timeout: float, what: Awaitable[Result]) -> Result:
-    """Its result, or socket.timeout, an OSError, after so many seconds. (Before
-    Python 3.12 wait_for() may swallow a cancellation.)"""
+    """Its result; raises socket.timeout, an OSError, after 'timeout' seconds.
+    (Before Python 3.12 wait_for() can swallow a cancellation.)"""
     task = asyncio.ensure_future(what)
     try:
         if (await asyncio.wait({task}, timeout=max(timeout, 0.0)))[0]:
@@ -40,7 +40,7 @@ async def within(timeout: float, what: Awaitable[Result]) -> Result:
 
 
 def settle(future: asyncio.Future[Any], outcome: Any) -> None:
-    """Settles the future, unless nobody waits for it any more."""
+    """Settles the future unless it is done already."""
     if future.done():
         return
     if isinstance(outcome, OSError):
@@ -50,10 +50,10 @@ def settle(future: asyncio.Future[Any], outcome: Any) -> None:
 
 
 class Connection(asyncio.Protocol):
-    """Answers come in the order of the requests; those of one turn of the loop
-    are written together. A node that leaves a request without an answer for
-    too long has failed. Once the connection has failed ('error' is set) it is
-    of no use any more: make another one."""
+    """A connection to one node. Answers come in the order of the requests, and
+    the requests of one turn of the loop are written together. A node that does
+    not answer in time has failed. A failed connection ('error' is set) cannot
+    be used again: open another one."""
 
     def __init__(self, endpoint: Endpoint,
                  tls: Optional[ssl.SSLContext] = None) -> None:
@@ -98,8 +98,8 @@ class Connection(asyncio.Protocol):
 
     def post(self, take: Taker, *words: resp.Argument,
              is_urgent: bool = False) -> None:
-        """Sends a request. An urgent one goes before all that have not been
-        written yet."""
+        """Sends a request. An urgent one is sent before all others that are not
+        yet written."""
         data = resp.encode(*words)
         if self.error:
             take(self.error)
@@ -110,7 +110,8 @@ class Connection(asyncio.Protocol):
             self._put(take, data, is_urgent)
 
     def when_idle(self, action: Callable[[], None]) -> None:
-        """Calls what posts something that blocks, and is in no hurry."""
+        """Calls 'action', which posts a blocking request, when none is in flight.
+        """
         self._idle.append(action)
         self._unblock()
 
@@ -221,7 +222,8 @@ class Connection(asyncio.Protocol):
                     if self.on_push:
                         self.on_push(reply)
                 elif not self._waiting:
-                    raise OSError('an answer that nobody asked for')
+                    raise OSError('the peer is not a hasp node: an answer '
+                                  'without a request')
                 else:
                     self._waiting.popleft()[0](reply)
         except resp.Incomplete:
@@ -232,7 +234,7 @@ class Connection(asyncio.Protocol):
 
 
 def tune(raw: Any) -> None:
-    """Has the system notice within seconds that a node is gone, if it can."""
+    """Lets the kernel detect a dead node within seconds, if it can."""
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (('TCP_NODELAY', 1), ('TCP_KEEPIDLE', 2),
                           ('TCP_KEEPINTVL', 1), ('TCP_KEEPCNT', 3),

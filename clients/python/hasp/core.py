@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The lease of a session, and its requests.
 
-All of it is asyncio, and runs in one event loop: the program's own (hasp.aio),
-or one on a thread that serves those who use threads (hasp.threads). Every
-change carries a request number: after a lost connection it is asked again,
-through another node, and never done twice.
+All of it is asyncio and runs in one event loop: the program's own (hasp.aio),
+or one on a background thread (hasp.threads). Every change carries a request
+number: after a lost connection it is sent again, through another node, and
+takes effect once.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from .tls import Tls
 
 LOG = logging.getLogger('hasp')
 FULL = 'LIMIT sessions of a connection'
-STRANGE = 'an answer that is none of a node'
+STRANGE = 'the peer is not a hasp node: an unexpected answer'
 
 
 class Answer(NamedTuple):
-    """'sent' is the clock before the request was sent that was answered."""
+    """'sent' is the time just before the answered request was sent."""
     reply: Any
     sent: Clock
     line: Connection
 
 
 class Core:
-    """A session as its locks see it."""
+    """The part of a session that its locks use."""
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]], name: str,
                  ttl: float, linger: float, timeout: float,
@@ -56,7 +56,8 @@ class Core:
         check_durations(ttl=ttl, linger=linger, timeout=timeout)
         self.endpoints = parse_endpoints(endpoints)
         credentials = credentials_of(tls, secret_file)
-        # Who shares it: the pace of heartbeats is that of the connection, too.
+        # Sessions with equal keys share a connection. The lease is part of the
+        # key because the heartbeat interval is one for the whole connection.
         self._link_key = None if own_connection else (
             tuple(self.endpoints), credentials, durable or (ttl, linger))
         self._link = Link(self.endpoints, credentials)
@@ -68,16 +69,16 @@ class Core:
         self._lease = Lease()
         self._owners = Owners()
         self._beliefs = Beliefs()
-        self._held: Set[Any] = set()  # Of hasp.hold.Hold, as are ...
-        self._doubts: Set[Any] = set()  # ... those of unknown outcome, and ...
-        self._acquiring: Set[Any] = set()  # ... those that are being asked for.
+        self._held: Set[Any] = set()  # Of hasp.hold.Hold.
+        self._doubts: Set[Any] = set()  # Holds with an unknown outcome.
+        self._acquiring: Set[Any] = set()  # Holds being requested.
         self._why = 'the lease has run out'
         self._is_closed = False
         self._has_joined = False
-        # OPENs, and where they were sent; see _close_opened().
+        # SESSION.OPEN requests with their connections; see _close_opened().
         self._opening: List[Tuple[Connection, asyncio.Future[Any]]] = []
         self._waits: Set[Wait] = set()
-        # What requests wait for, to be ended with the session.
+        # Futures that requests wait for; they end with the session.
         self._futures: Set[asyncio.Future[Any]] = set()
 
     def __repr__(self) -> str:
@@ -86,13 +87,13 @@ class Core:
         return f'<hasp session {self.name!r} {self.id}: {state}>'
 
     def state(self) -> State:
-        """HELD, JEOPARDY (out of touch) or LOST; asks nobody."""
+        """HELD, JEOPARDY (no contact) or LOST. Sends no request."""
         self._check_process()
         return self._lease.state(read_clock())
 
     def remaining(self) -> float:
-        """Seconds for which the session's holds may be trusted; math.inf of a
-        durable one."""
+        """Seconds for which the session's holds can be trusted; math.inf for a
+        durable session. Sends no request."""
         return to_seconds(self._remaining())
 
     def _remaining(self) -> int:
@@ -107,21 +108,21 @@ class Core:
     def _check(self) -> None:
         self._check_process()
         if self._lease.state(read_clock()) is State.LOST:
-            raise LeaseLost('the session is lost, open another one: '
-                            f'{self._why}')
+            raise LeaseLost(f'the session is lost: {self._why}; open another '
+                            'one')
 
     def _refuse(self, why: str) -> None:
-        """Takes note that the session has ended."""
+        """Records that the session has ended."""
         if self.state() is not State.LOST:
-            self._why = 'it has been closed' if self._is_closed else why
+            self._why = 'it was closed' if self._is_closed else why
         self._lease.refuse()
         self._changed()
 
     def _changed(self) -> None:
-        """Is called when the state may have changed; subclasses look at it."""
+        """Called when the state might have changed; subclasses override it."""
 
     def _log(self, text: str, *arguments: Any) -> None:
-        """At DEBUG."""
+        """Logs at DEBUG."""
         LOG.debug(text, *arguments)
 
     def _refusal(self, reply: resp.ReplyError,
@@ -157,13 +158,13 @@ class Core:
         self._link.adopt(self, line)
 
     def _may_be_opened(self) -> bool:
-        """True if a node may still say that it has opened the session."""
+        """True if a node might still answer that it opened the session."""
         return any(not asked.done() or not asked.exception() and
                    is_opened(asked.result()) for _, asked in self._opening)
 
     async def _close_opened(self) -> None:
-        """Closes what was opened when nobody waited for it any more, which
-        nobody else knows, and leaves the connection."""
+        """Closes sessions whose OPEN was answered after the caller had left,
+        since only this process knows them, then leaves the connection."""
         try:
             for line, asked in self._opening:
                 reply = await asked  # Or the connection fails (ANSWER).
@@ -175,7 +176,7 @@ class Core:
             self._quit()
 
     def _prolong(self, reply: Dict[str, Any], sent: Clock) -> None:
-        """Renews the lease by the answer to OPEN or KEEP that was sent then.
+        """Renews the lease from the answer to an OPEN or KEEP sent at 'sent'.
         """
         if reply['ttl_ms'] is None:
             self._lease.answered_endless(sent)
@@ -188,7 +189,8 @@ class Core:
 
     async def _ask(self, *words: resp.Argument) -> Any:
         if not words:
-            raise TypeError("ask() is told a command: ask('LOCK.SHOW', 'a')")
+            raise TypeError('ask() needs a command, as in '
+                            "ask('LOCK.SHOW', 'a')")
         if not goes_alone(words):
             return (await self._request(words)).reply
         link = self._link.another()
@@ -203,9 +205,9 @@ class Core:
                        is_doubtful: bool = False,
                        link: Optional[Link] = None,
                        fits: Callable[[Any], bool] = lambda _: True) -> Answer:
-        """Asks until there is an answer, which is one that fits. The time-out
-        counts from the end of the wait, if it is for a lock. 'is_doubtful': it
-        was sent before, under this number."""
+        """Sends the request until an answer fits. For a lock, the timeout counts
+        from the end of the wait. 'is_doubtful': the request was sent before
+        under this number."""
         limit = (wait.until if wait else time.monotonic()) + \
             (self.timeout if timeout is None else timeout)
         trouble = Trouble(limit, is_doubtful)
@@ -234,8 +236,8 @@ class Core:
     async def _attempt(self, link: Link, words: Sequence[resp.Argument],
                        wait: Optional[Wait], limit: float, trouble: Trouble,
                        fits: Callable[[Any], bool]) -> Union[Answer, str]:
-        """Gives the answer, or the word of a refusal after which the request
-        is to be sent again, or ''."""
+        """Returns the answer; or, if the request is to be sent again, the word
+        of the refusal, or ''."""
         endpoint, is_sent = link.endpoint(), False
         try:
             line = link.line or await self._until(trouble.latest(),

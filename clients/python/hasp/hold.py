@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BEHIND = 0.05  # Seconds between two looks at other requests of an owner.
 
-# What takes a change back whose outcome came when nobody waited for it.
+# Requests that undo a change whose caller had left before its outcome.
 UNDO = {'ACQUIRE': 'RELEASE', 'EXCLUSIVE': 'CONVERT SHARED'}
 
 
@@ -83,20 +83,20 @@ class Gate:
 
 
 class Hold:
-    """What it says of time needs no request."""
+    """The state of one lock object. Reading its times sends no request."""
 
     def __init__(self, session: Keeper, *names: str,
                  **options: Unpack[Options]) -> None:
         unknown = sorted(set(options) - set(Options.__annotations__))
         if unknown:
-            raise TypeError(f'a lock has no option {unknown[0]!r}; it has ' +
-                            ', '.join(Options.__annotations__))
+            raise TypeError(f'a lock has no option {unknown[0]!r}; use one '
+                            'of ' + ', '.join(Options.__annotations__))
         if not names or not all(isinstance(name, str) for name in names):
-            raise TypeError('a lock has a name, or several: lock("a", "b")')
+            raise TypeError('a lock needs a name, or several: lock("a", "b")')
         slots = options.get('slots')
         if slots is not None and slots < 1:
-            raise ValueError(f'slots={slots}: at least one holds the lock; an '
-                             'exclusive one has no slots')
+            raise ValueError(f'slots={slots}: expected 1 or more; omit slots '
+                             'for an exclusive lock')
         self.session = session
         self.names = names
         self.options = options
@@ -113,7 +113,7 @@ class Hold:
         self._owed: List[Dict[str, int]] = []
         self._wait: Optional[Wait] = None  # Of the newest change.
         self._mutex = asyncio.Lock()  # One change at a time.
-        # From acquire() to release(): who shares the object waits in turn.
+        # From acquire() to release(): other users of this object wait here.
         self._gate = Gate()
 
     def __repr__(self) -> str:
@@ -158,8 +158,9 @@ class Hold:
         return min([left, *(one for one in limits if one is not None)])
 
     def guard(self, need: float = 0.0) -> None:
-        """Raises LeaseLost unless a step of 'need' seconds ends inside the
-        lease. Call it before each step that must not outlive the lock."""
+        """Raises LeaseLost unless a step of 'need' seconds ends within the lease.
+        Call it before each step that must not outlive the lock. Sends no
+        request."""
         left = self._remaining()
         if left > 0 and left >= need * SECOND:
             return
@@ -168,7 +169,7 @@ class Hold:
             raise LeaseLost(f'"{self.name}" is not held')
         self.session._check()
         if any(one.is_over or one.is_late for one in grants[0]):
-            raise LeaseLost(f'"{self.name}" has been taken away, or its hold '
+            raise LeaseLost(f'"{self.name}" was taken away, or its hold time '
                             'is over')
         limits = [one.limit_ms() for one in grants[0]]
         most_s = trusted(min([self.session._lease.promised(), *(
@@ -188,8 +189,8 @@ class Hold:
         return min((one for one in limits if one is not None), default=None)
 
     def _late(self) -> List[Belief]:
-        """Those whose limit is over by the clock, once: nobody else says so in
-        time."""
+        """Returns, once, the holds whose time limit has passed by the local clock:
+        the cluster reports that too late."""
         now = read_clock()
         late = [one for grant in self._grants for one in grant
                 if not one.is_over and not one.is_late and one.left(now) == 0]
@@ -200,7 +201,7 @@ class Hold:
     # --- acquire, release, convert ----------------------------------------
 
     async def _acquire(self, until: Optional[float]) -> List[Belief]:
-        """Gives what was granted; empty: it is not held."""
+        """Returns what was granted; empty: nothing."""
         if not await self._enter(until):
             return []
         grant: List[Belief] = []
@@ -214,7 +215,7 @@ class Hold:
                 self.session._check()
                 return grant
         except BaseException:
-            if grant:  # Nobody is told of it.
+            if grant:  # No caller receives it.
                 self._forget(grant)
                 self._owe(grant)
                 grant = []
@@ -225,17 +226,18 @@ class Hold:
 
     def _entered(self, is_held: bool) -> None:
         if not is_held:
-            raise TimedOut(f'"{self.name}" was not to be had in '
+            raise TimedOut(f'"{self.name}" was not granted within '
                            f'{self.options.get("timeout")} s')
 
     async def _enter(self, until: Optional[float]) -> bool:
-        """Waits for the turn among those that share this object."""
+        """Waits for the turn among the users of this object."""
         self.session._check()
         return await self._gate.enter(until)
 
     async def _release(self) -> None:
-        """Releases the lock; trust in it ends before the request is sent. What
-        is known to have ended is not released: another hold may have begun."""
+        """Releases the lock; trust in it ends before the request is sent. A hold
+        that is known to have ended is not released, since another hold of the
+        owner might have begun."""
         if not self._grants:
             raise NotHeld(f'"{self.name}" is not held')
         grant = self._grants[-1]
@@ -255,22 +257,23 @@ class Hold:
             if is_last and not self.options.get('owner'):
                 self._gate.open()
         if not tokens:
-            raise NotHeld(f'the hold of "{self.name}" had ended before')
+            raise NotHeld(f'"{self.name}" is no longer held: it was taken away '
+                          'earlier')
         if len(tokens) < len(self.names) or (
                 len(tokens) > 1 and released < len(tokens)):
-            raise NotHeld(f'only {released if len(tokens) > 1 else 1} of '
-                          f'{self.name} were held')
+            raise NotHeld(f'only {released if len(tokens) > 1 else 1} of the '
+                          f'locks "{self.name}" were still held')
 
     def _owe(self, grant: List[Belief]) -> None:
-        """A release is to be made as soon as that is possible."""
+        """Records that a release must be sent as soon as possible."""
         tokens = live(grant)
         if tokens:
             self._owed.append(tokens)
             self.session._doubt(self)
 
     def _give_back(self, grant: List[Belief]) -> None:
-        """Gives an acquisition back that nobody was told of, unless it has been
-        released; empty: there is none."""
+        """Releases an acquisition that no caller received, unless that was done;
+        empty: there is none."""
         if any(one is grant for one in self._grants):
             is_last = self._forget(grant)
             self._owe(grant)
@@ -289,22 +292,24 @@ class Hold:
         return not self._grants
 
     async def _convert(self, shared: bool, until: Optional[float]) -> bool:
-        if not self._grants or len(self.names) > 1:
-            raise NotHeld('one lock that is held can be converted, not '
-                          f'"{self.name}"')
+        if not self._grants:
+            raise NotHeld(f'"{self.name}" is not held')
+        if len(self.names) > 1:
+            raise NotHeld(f'cannot convert several locks at once: {self.name}')
         async with self._mutex:
             await self._settle()
             tokens = live(self._grants[-1]) if self._grants else {}
             if not tokens:
                 self.session._check()
-                raise NotHeld(f'the hold of "{self.name}" had ended before')
+                raise NotHeld(f'"{self.name}" is no longer held: it was taken '
+                              'away earlier')
             self.shared = self.shared or shared  # Belief ends first.
             mode = 'SHARED' if shared else 'EXCLUSIVE'
             return await self._change('CONVERT', [mode], until,
                                       tokens) is not None
 
     async def _convert_back(self) -> None:
-        """After an upgrade that nobody was told of."""
+        """Undoes an upgrade whose caller had left."""
         if self._grants and not self.shared:
             try:
                 await self._convert(True, None)
@@ -337,8 +342,9 @@ class Hold:
     async def _change(self, verb: str, more: List[Argument],
                       until: Optional[float] = None,
                       of: Optional[Dict[str, int]] = None) -> Any:
-        """Of the hold with these tokens, unless it is to begin. Gives how many
-        were released, or what was granted, None: nothing."""
+        """Changes the hold with these tokens, or begins one if there are none.
+        Returns the number of released locks, or what was granted; None:
+        nothing."""
         if (verb == 'ACQUIRE' or 'EXCLUSIVE' in more) and \
                 not await self._take_turn(until):
             return None
@@ -392,22 +398,24 @@ class Hold:
                 return [one._replace(count=0) if one in late else one
                         for one in told], answer.sent
             if time.monotonic() >= until:
-                raise Unknown('what was granted may have ended: only answers '
-                              'came that are older than a notice')
+                raise Unknown('the grant might have ended: all answers are '
+                              'older than the last notice of an end')
             was_late = not is_old
             await asyncio.sleep(BEHIND if is_old else 0)
 
     def _fits(self, reply: Any) -> bool:
-        """Is it what such a change is answered? Whatever else a node that is
-        none says is no grant."""
+        """True if the reply has the form that this change is answered with. Any
+        other reply, from a peer that is not a node, must not count as a
+        grant."""
         if self._doubt_verb == 'RELEASE':
             return is_number(reply)
         return reply is None or read_grants(reply, self.names) is not None
 
     async def _take_turn(self, until: Optional[float]) -> bool:
-        """The cluster takes two waits of one owner for one, with one grant. So
-        an owner asks once at a time for a lock, and not before it is known what
-        came of what nobody waits for any more: that will be given back."""
+        """Lets an owner send one request for a lock at a time. The cluster merges
+        two waits of one owner into one wait with one grant, so a second request
+        must wait until abandoned ones are settled: their grants are released.
+        """
         session, owner = self.session, self.options.get('owner')
         limit = (until or time.monotonic()) + session.timeout
 
@@ -422,8 +430,8 @@ class Hold:
                     for hold in are_rivals(session._acquiring)):
                 return False
             if time.monotonic() >= limit:
-                raise Unreachable('it is not known what came of an earlier '
-                                  f'request of {owner!r}')
+                raise Unreachable('the outcome of an earlier request of '
+                                  f'{owner!r} is not known yet')
             for hold in are_rivals(session._doubts):
                 await hold._resolve()
             await asyncio.sleep(BEHIND)
@@ -484,7 +492,7 @@ class Hold:
         if told[0].count == 0:
             self._tell_ended(beliefs.end(told[0].lock, told[0].owner,
                                          told[0].first, told[0].token))
-        # Its owner has one hold, however many locks of his tell of it.
+        # An owner has one hold, shared by all its lock objects.
         for belief in beliefs.converted(told[0]):
             belief.hold.shared = told[0].mode == 'shared'
             if belief.hold is self:

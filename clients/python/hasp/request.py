@@ -77,8 +77,8 @@ def check_durations(**durations: float) -> None:
         least = name in ('ttl', 'timeout')
         if not isinstance(value, numbers.Real) or not 0 <= value < math.inf or \
                 (least and not value):
-            raise ValueError(f'{name}={value!r}: a number of seconds is '
-                             f'expected, {"above" if least else "from"} 0')
+            raise ValueError(f'{name}={value!r}: expected a number of seconds, '
+                             f'{"above 0" if least else "0 or more"}')
 
 
 def default_name() -> str:
@@ -129,15 +129,16 @@ def wait_until(blocking: bool, timeout: Optional[float],
     """When a wait for a lock is over, on the monotonic clock; None: do not
     wait. The arguments are those of threading.Lock.acquire()."""
     if blocking not in (False, True):
-        raise TypeError(f'acquire({blocking!r}): blocking is True or False; '
-                        f'write timeout={blocking!r} to wait so many seconds')
+        raise TypeError(f'acquire({blocking!r}): blocking must be True or '
+                        f'False; to wait up to {blocking!r} seconds write '
+                        f'timeout={blocking!r}')
     if timeout is None or timeout == -1:
         timeout = default if default is not None and blocking else math.inf
     elif not blocking:
-        raise ValueError('a call that does not block takes no timeout')
+        raise ValueError('a timeout needs blocking=True')
     if timeout < 0:
-        raise ValueError('a timeout is -1 (for ever), 0 (not at all) or a '
-                         'number of seconds')
+        raise ValueError(f'timeout={timeout!r}: expected -1 (no limit), 0 (do '
+                         'not wait) or a number of seconds')
     return time.monotonic() + timeout if blocking and timeout else None
 
 
@@ -156,9 +157,9 @@ class Wait:
         self.wake: Callable[[], None] = bool  # Who is parked looks again.
 
     def words(self) -> List[resp.Argument]:
-        """Where it is over there are none: that asks for the outcome and gives
-        the place in the queue up. A durable session may not wait for ever:
-        nothing would end that of a client that has died."""
+        """The WAIT words; none if the wait is over, which asks for the outcome and
+        leaves the queue. A durable session waits with a limit, since the
+        unlimited wait of a dead client would never end."""
         self._place, self._told, self.wake = None, {}, bool
         left = self.until - time.monotonic()
         if left <= 0:
@@ -214,21 +215,21 @@ ALONE = frozenset(('WAIT', 'FOREVER', 'SESSION'))
 
 
 def goes_alone(words: Sequence[resp.Argument]) -> bool:
-    """Is it something that other sessions of a connection should not share:
-    what waits, changes the connection, or names a session itself?"""
+    """True if the command needs a connection of its own, because it waits,
+    changes the connection, or names a session itself."""
     verb, *rest = (str(word).upper() for word in words)
     return verb not in ACTING | READING or not ALONE.isdisjoint(rest[1:])
 
 
 def retry_pause(attempt: int) -> float:
-    """Seconds before the nodes are asked once more: longer each time, and by
-    chance, so that many clients do not come at once."""
+    """Seconds before the nodes are asked again: longer each time, and random,
+    so that many clients do not ask at the same moment."""
     return random.uniform(0.02, 0.1) * min(attempt, 5)
 
 
 class Forgotten(Unknown):
-    """The cluster knows nothing of that number any more: not to be asked again
-    under it."""
+    """The cluster no longer has the result of that request number, so asking
+    again is useless."""
 
 
 LEAVES = frozenset(('NOLEADER', 'MOVED', 'UNKNOWN'))  # Ask at another node.
@@ -239,9 +240,9 @@ def is_of_asker(error: resp.ReplyError) -> bool:
 
 
 def is_open_still(error: resp.ReplyError) -> bool:
-    """What is told of who asks, or that the leader has no room on its disk, is
-    no result: it says nothing of an earlier sending, which may be on its
-    way still."""
+    """True if the refusal concerns only this attempt: the client's credentials,
+    or a full disk of the leader. An earlier attempt might still be in
+    flight."""
     return is_of_asker(error) or str(error).startswith('LIMIT disk')
 
 
@@ -257,8 +258,8 @@ def judge(error: resp.ReplyError, is_doubtful: bool = False) -> HaspError:
 
 
 class Trouble:
-    """What the attempts of one request ended with, and until when there are
-    more of them."""
+    """The errors of a request's attempts, and the deadline for more of them.
+    """
 
     def __init__(self, limit: float, is_doubtful: bool) -> None:
         self.is_doubtful = is_doubtful  # One of them may have been done.
@@ -267,15 +268,15 @@ class Trouble:
         self._last: Dict[str, str] = {}
 
     def latest(self) -> float:
-        """No attempt begins after it: one that is not answered in time would
-        turn what is known, that nothing was done, into what is not."""
+        """The last moment to begin an attempt. A later one that gets no answer
+        would turn a certain outcome, nothing was done, into an unknown one."""
         return self._limit if self.is_doubtful else self._latest
 
     def note(self, endpoint: Endpoint, error: Exception, is_sent: bool) -> None:
         self.is_doubtful |= is_sent
         text = getattr(error, 'strerror', None) or str(error) or 'no answer'
         if isinstance(error, socket.timeout):
-            # Silence is no word against what was told before.
+            # A missing answer does not replace an error that was reported before.
             self._last.setdefault(show_endpoint(endpoint), text)
         else:
             self._last[show_endpoint(endpoint)] = text
@@ -289,16 +290,17 @@ class Trouble:
 
 
 class Owner(NamedTuple):
-    """The tag of the one in the session who asks. A private tag is used again.
+    """The owner tag of a request within the session. Private tags are reused.
     """
     tag: str
     is_private: bool
 
 
 class Owners:
-    """Those of a session, and the numbers of its requests. No two requests have
-    the same one, and one that is sent again does nothing again. Each request
-    tells which ones are over, so that the cluster may forget them."""
+    """The owners of a session and its request numbers. A number is used for one
+    request, which takes effect once however often it is sent. Each request
+    lists the finished numbers, so that the cluster can forget their results.
+    """
 
     def __init__(self) -> None:
         self._free: List[Owner] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""RESP3, as much of it as hasp speaks: requests out, replies in. No I/O."""
+"""The subset of RESP3 that hasp uses: requests out, replies in. No I/O."""
 
 from __future__ import annotations
 
@@ -40,16 +40,15 @@ def encode(*arguments: Argument) -> bytes:
 
 
 class Parser:
-    """Feed it bytes; next() gives one reply. What has been understood of a
-    reply that is not complete is kept: it is not read from its beginning with
-    each piece that comes."""
+    """Feed it bytes; next() returns one reply. The parsed part of an incomplete
+    reply is kept, so each byte is parsed once."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._at = 0  # Up to there it has been understood, ...
         self._seen = 0  # ... and up to there no line ends.
         self._size = 0  # Of this reply, as far as it has been understood.
-        # What is not complete, outermost first: kind, parts, those that came.
+        # Incomplete lists, outermost first: kind, size, parts so far.
         self._open: List[Tuple[bytes, int, List[Any]]] = [(b'', 1, [])]
 
     def feed(self, data: bytes) -> None:
@@ -59,8 +58,8 @@ class Parser:
         self._data += data
 
     def next(self) -> Any:
-        """Incomplete: feed it more. OSError: it is not RESP, so the connection
-        is of no use any more."""
+        """The next reply. Incomplete: feed more bytes. OSError: the input is not
+        RESP, so the connection must be closed."""
         try:
             while True:
                 kind, count, parts = self._open[-1]
@@ -73,7 +72,7 @@ class Parser:
                     self._open, self._size = [(b'', 1, [])], 0
                     return parts[0]
         except (ValueError, TypeError) as error:  # A key that is a list.
-            raise OSError(f'no RESP: {error}') from None
+            raise OSError(f'the peer is not a hasp node: {error}') from None
 
     def _element(self, parts: List[Any]) -> None:
         """Adds the next value, or opens a list."""
@@ -81,7 +80,7 @@ class Parser:
         if end < 0:
             self._seen = len(self._data) - 1
         if (end if end >= 0 else len(self._data)) - self._at > LINE_MAX:
-            raise ValueError('a line without an end')
+            raise ValueError('a line without CR LF')
         if end < 0:
             self._wait()
         line = bytes(self._data[self._at:end])
@@ -110,7 +109,7 @@ class Parser:
             if len(self._data) < at + size + 2:
                 self._wait()
             if self._data[at + size:at + size + 2] != b'\r\n':
-                raise ValueError('a text that does not end where it said')
+                raise ValueError('a string longer than its size')
             parts.append(self._data[at:at + size].decode(
                 errors='surrogateescape'))
             return at + size + 2

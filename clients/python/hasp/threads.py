@@ -164,8 +164,8 @@ class Session(Keeper):
             return wait()
         except (Over, Cancelled):
             self._check()
-            raise LeaseLost('the session is lost, open another one: it has '
-                            'been closed') from None
+            raise LeaseLost('the session is lost: it was closed; open '
+                            'another one') from None
 
     def _background(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Is called by the loop, for what nobody waits for."""
@@ -187,24 +187,23 @@ class Session(Keeper):
 
 @explains(LOCK)
 class Lock(Hold):
-    """A lock by name, or several at once, all or none of them.
+    """One lock, or several that are acquired together: all or none.
 
-    It is used as threading.Lock: two Lock objects exclude each other, also
-    inside one session, and so do two threads that share one. It is not
-    re-entrant, unless it has an 'owner': then the same owner may acquire again,
-    and must release as often. With 'shared', readers hold together; with
-    'slots=n', n holders do. 'delay' keeps the lock closed so long after its
-    holder died; 'hold' bounds one hold; 'timeout' is acquire()'s, where that
-    has none. Belief ends when the release is sent.
+    It is used like threading.Lock: two Lock objects exclude each other, also
+    within one session, and so do two threads that share one. It is not
+    re-entrant unless it has an 'owner': the same owner can acquire again, and
+    must release as often. The hold is no longer trusted from the moment at
+    which the release is sent.
     """
 
     session: Session
 
     def acquire(self, blocking: bool = True,
                 timeout: Optional[float] = -1) -> bool:
-        """Waits in line for up to 'timeout' seconds, -1: for ever; unless
-        'blocking' it only tries. False: it is not held, and nobody waits.
-        LeaseLost: the session is lost. Unreachable, Unknown: no cluster."""
+        """Waits in line for up to 'timeout' seconds, -1: without limit. With
+        blocking=False it only tries. Returns False if the lock was not granted;
+        its place in the queue is given up then. Raises LeaseLost if the session
+        is lost, Unreachable or Unknown if no node answers."""
         return self._acquire_in(None, blocking, timeout)
 
     def _acquire_in(self, block: Optional[Block], blocking: bool = True,
@@ -223,7 +222,8 @@ class Lock(Hold):
             return False
         except Over:
             session._check()
-            raise LeaseLost('the session has been closed') from None
+            raise LeaseLost('the session is lost: it was closed; open '
+                            'another one') from None
         except HaspError:
             raise
         except BaseException:
@@ -232,16 +232,17 @@ class Lock(Hold):
             raise
 
     def cancel(self) -> bool:
-        """Makes acquire() in other threads return False; was there one?"""
+        """Makes acquire() in other threads return False. True if there was one.
+        """
         waits = list(self._waits)
         for call in waits:
             self.session._loop.post(call.cancel)
         return bool(waits)
 
     def release(self) -> None:
-        """Gives it back, whatever it raises: the session goes on trying.
-        NotHeld: the cluster had ended the hold before, so what was done last
-        may have been done without the lock."""
+        """Releases the lock. If it raises, the session keeps trying in the
+        background. NotHeld: the cluster had already ended the hold, so the last
+        steps might have run without the lock."""
         self.session._run(self._release, when_left=When.CARRIED_OUT)
 
     def _releasing(self) -> Call[None]:
@@ -250,10 +251,10 @@ class Lock(Hold):
 
     def convert(self, shared: bool, blocking: bool = True,
                 timeout: Optional[float] = -1) -> bool:
-        """To shared: at once. To exclusive: when the other readers have gone,
-        ahead of the queue, with a new token. False: still shared. Refused
-        (DEADLOCK): somebody else waits to convert. If it is interrupted, the
-        lock is shared."""
+        """Converts the hold. To shared: at once. To exclusive: when the other
+        readers have released it, ahead of the queue, with a new token. False:
+        the hold is still shared. Refused (DEADLOCK): another holder waits to
+        convert. After an interrupt the lock is shared."""
         until = wait_until(blocking and not shared, timeout, None)
         return self.session._run(
             partial(self._convert, shared, until),
@@ -261,19 +262,19 @@ class Lock(Hold):
                 self._convert_back))
 
     def place(self) -> Optional[int]:
-        """Of an acquire() that waits in another thread: 1 is the next. None: in
-        no queue. Asks the cluster."""
+        """The place in the queue of an acquire() that waits in another thread; 1
+        is the next. None: not in the queue. Asks the cluster."""
         return self.session._run(self._place)
 
     def note(self, text: str) -> None:
-        """Leaves up to 4096 bytes at the lock for whoever comes next, who finds
-        them as 'note' of LOCK.SHOW. NotHeld: only a holder may."""
+        """Stores up to 4096 bytes with the lock for later holders: 'note' of
+        LOCK.SHOW. Raises NotHeld unless the lock is held."""
         self.session._run(partial(self._note, text))
 
     def __init__(self, session: Session, *names: str,
                  **options: Unpack[Options]) -> None:
         super().__init__(session._own, *names, **options)
-        self._user = session._handle()  # What the program has of it.
+        self._user = session._handle()  # The program's reference to the session.
         self._left = session._left
         if type(self).release is Lock.release:
             self.release = surely(  # type: ignore[method-assign]
@@ -304,8 +305,8 @@ class Lock(Hold):
 
 
 class HeldLock(Lock):
-    """What `with` gives: a Lock of which the token is never None. This is a name
-    for annotations: at run time it is the Lock itself."""
+    """The Lock inside a `with` block, whose token is never None. Only a name for
+    annotations: at run time the object is the Lock itself."""
 
     if TYPE_CHECKING:
         @property
@@ -314,19 +315,20 @@ class HeldLock(Lock):
 
 @explains(LOCK)
 class Election(Lock):
-    """A lock whose holder leads, and whose 'value' is what it tells the others:
-    its address, for example. acquire() campaigns, release() resigns."""
+    """A lock whose holder is the leader. Its 'value', such as an address, is
+    shown to the other candidates. acquire() campaigns, release() resigns."""
 
     if TYPE_CHECKING:
         def __enter__(self) -> HeldElection: ...
 
     def leader(self) -> Optional[Leader]:
-        """Who leads now; None: nobody. Old when it comes."""
+        """The current leader; None: there is none. It can be out of date as soon
+        as it arrives."""
         return self.session._run(partial(leader_of, self.session,
                                          self.names[0]))
 
     def observe(self) -> Iterator[Optional[Leader]]:
-        """Who leads, now and whenever it is another one."""
+        """Yields the current leader, then each new one."""
         leaders = Leaders(self.session, self.names[0])
         try:
             while True:
@@ -336,12 +338,12 @@ class Election(Lock):
 
 
 class HeldElection(HeldLock, Election):
-    """As HeldLock, of an Election."""
+    """Like HeldLock, for an Election."""
 
 
 class Watch(Changes):
-    """`for change in session.watch('jobs/'):` gives each Change, also in
-    another thread's close()."""
+    """`for change in session.watch('jobs/'):` yields each Change until close(),
+    which any thread can call."""
 
     def __init__(self, session: Session, prefix: str) -> None:
         super().__init__(session._own, prefix)

@@ -7,8 +7,8 @@ import os
 import ssl
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
 
-# What OpenSSL says has a part that tells what it means here. Of what a node has
-# refused its log says more.
+# Part of a message of OpenSSL -> its meaning for a client of hasp. If the node
+# refused the handshake, the log of the node has the details.
 SENTENCES = {
     'self-signed certificate': "the node's certificate was made by another CA "
     "than that in ca.crt: take the cluster's",
@@ -54,8 +54,8 @@ def read_folder(folder: str) -> Texts:
             os.close(at)
     if not texts.ca:
         path = os.path.join(folder, 'ca.crt')
-        raise FileNotFoundError(f"TLS: there is no '{path}', or it is empty; "
-                                'make it with: hasp cert user')
+        raise FileNotFoundError(f"TLS: '{path}' is missing or empty; create it "
+                                'with: hasp cert user')
     return texts
 
 
@@ -90,15 +90,15 @@ def _read_file(at: Optional[int], folder: str, name: str,
 
 
 def context_from(texts: Texts) -> Tuple[ssl.SSLContext, str]:
-    """A context, and the user whom its certificate names, or ''. A node is
-    believed by its certificate, whatever its address is called: 'peer_fault'
-    says what is wrong with it."""
+    """A context, and the user that its certificate names, or ''. A node is
+    authenticated by the hasp name in its certificate, not by its host name: see
+    peer_fault()."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     ca = os.path.join(texts.folder, 'ca.crt')
     if texts.ca.count(b'-----BEGIN') != texts.ca.count(b'-----END'):
-        raise ssl.SSLError(f"'{ca}' is cut short")
+        raise ssl.SSLError(f"'{ca}' is truncated: copy the file again")
     context.load_verify_locations(cadata=texts.ca.decode('ascii', 'replace'))
     if not texts.certificate and not texts.key:
         return context, ''
@@ -107,13 +107,14 @@ def context_from(texts: Texts) -> Tuple[ssl.SSLContext, str]:
 
 
 def _load_pair(context: ssl.SSLContext, texts: Texts) -> None:
-    """OpenSSL takes a pair from a file alone, so what was read becomes one that
-    has no name."""
+    """Loads the certificate and key that were read. OpenSSL loads them only from
+    a file, so they are written to an anonymous one."""
     certificate, key = (os.path.join(texts.folder, name)
                         for name in ('client.crt', 'client.key'))
     if not texts.certificate or not texts.key:
         missing = key if texts.certificate else certificate
-        raise FileNotFoundError(f"TLS: there is no '{missing}', or it is empty")
+        raise FileNotFoundError(f"TLS: '{missing}' is missing or empty; create "
+                                'it with: hasp cert user')
     try:
         if hasattr(os, 'memfd_create'):
             with open(os.memfd_create('hasp', os.MFD_CLOEXEC), 'wb') as file:
@@ -130,8 +131,8 @@ def _load_pair(context: ssl.SSLContext, texts: Texts) -> None:
 
 
 def _own_name(texts: Texts) -> str:
-    """The user of the client's own certificate. What greets itself here learns
-    who it is, and that a node with the same CAs would believe it."""
+    """The user that the client's own certificate names. A handshake with itself,
+    in memory, also checks that a node with the same CAs would accept it."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_verify_locations(cadata=texts.ca.decode('ascii', 'replace'))
     server.verify_mode = ssl.CERT_REQUIRED
@@ -151,8 +152,8 @@ def _own_name(texts: Texts) -> str:
     except ssl.SSLError as error:
         path = os.path.join(texts.folder, 'client.crt')
         raise ssl.SSLError(
-            f"the certificate '{path}' is not one of the CA in ca.crt, or not "
-            f'valid now: {error}') from error
+            f"the certificate '{path}' was not issued by the CA in ca.crt, or "
+            f'is not valid now: {error}') from error
     names = [value for kind, value in
              (ends[1].getpeercert() or {}).get('subjectAltName', ())
              if kind == 'URI' and '/user/' in value]
@@ -160,7 +161,7 @@ def _own_name(texts: Texts) -> str:
 
 
 def explained(error: OSError) -> OSError:
-    """The error in a sentence for people, if there is one."""
+    """The error with a message for people, if there is one."""
     if isinstance(error, ssl.SSLError):
         for part, sentence in SENTENCES.items():
             if part in str(error):
@@ -178,9 +179,9 @@ def check_mode(key: str, mode: int) -> None:
 
 def peer_fault(found: Optional[Dict[str, Any]],
                context: ssl.SSLContext) -> str:
-    """Why the other side, whose certificate is of the CA, is no node of the
-    cluster; '' if it is one, or if the names of hosts are checked. 'found' is
-    what getpeercert() gives."""
+    """Why the peer, whose certificate was issued by the CA, is not a node of the
+    cluster; '' if it is one, or if host names are checked instead. 'found' is
+    the result of getpeercert()."""
     if context.check_hostname:
         return ''
     names = [value for kind, value in (found or {}).get('subjectAltName', ())
@@ -189,7 +190,7 @@ def peer_fault(found: Optional[Dict[str, Any]],
                 for kind, value in ca.get('subjectAltName', ())
                 if kind == 'URI' and value.startswith('hasp://')}
     if len(names) != 1:
-        return "the node's certificate names nobody, or several"
+        return "the node's certificate does not name exactly one hasp node"
     cluster, slash, rest = names[0].rpartition('/node/')
     if not slash or not rest.isdigit() or rest.startswith('0'):
         return "this is not a node's certificate: " + names[0]

@@ -107,7 +107,7 @@ def test_a_reply_in_pieces_is_read_once(monkeypatch):
 def test_a_reply_without_an_end_ends_the_connection(piece):
     parser = Parser()
     parser.feed(b'*1000000\r\n')
-    with pytest.raises(OSError, match='no RESP: (a reply of more than 64 MiB|'
+    with pytest.raises(OSError, match='not a hasp node: (a reply of more than 64 MiB|'
                        'a size of 1)'):
         for _ in range(70):
             parser.feed(piece)
@@ -118,5 +118,5 @@ def test_a_reply_without_an_end_ends_the_connection(piece):
 @pytest.mark.parametrize('case', WIRE['broken'],
                          ids=[v['says'] for v in WIRE['broken']])
 def test_what_is_broken_ends_the_connection(case):
-    with pytest.raises(OSError, match='no RESP'):
+    with pytest.raises(OSError, match='not a hasp node'):
         parse(bytes.fromhex(case['bytes']))

@@ -407,7 +407,7 @@ HOSTILE = [
         'session': 7, 'owner': 'me', 'wait': 8, 'grants': {'lock': 'a'}})),
     ('a push with a token of 0', push('lock', 'answer', {
         'session': 7, 'owner': 'me', 'wait': 8, 'tokens': [0]})),
-    ('an answer that nobody asked for', Raw(b'+OK\r\n')),
+    ('an answer without a request', Raw(b'+OK\r\n')),
     ('garbage', Raw(b'\xff\x00garbage\r\n')),
 ]
 

@@ -119,7 +119,7 @@ public final class HaspLock implements Lock {
 
     HaspLock(Session session, List<String> names, Options options, String tag) {
         if (names.isEmpty() || names.contains("")) {
-            throw new IllegalArgumentException("a lock has a name");
+            throw new IllegalArgumentException("a lock needs a name");
         }
         this.session = session;
         this.names = List.copyOf(names);
@@ -190,7 +190,8 @@ public final class HaspLock implements Lock {
         if (isLost || kept.isEmpty()) {
             turn.release(isLast ? 1 : 0);
             session.check();
-            throw new HaspException(Reason.NOT_HELD, names + " was taken away");
+            throw new HaspException(Reason.NOT_HELD,
+                names + " is no longer held: it was taken away earlier");
         }
         Change change = releasing(kept).turns(isLast);
         Object reply;
@@ -202,8 +203,8 @@ public final class HaspLock implements Lock {
         }
         long released = kept.size() > 1 && reply instanceof Long n ? n : 1;
         if (kept.size() < names.size() || released < kept.size()) {
-            throw new HaspException(Reason.NOT_HELD, "only " + released + " of "
-                + names + " were held");
+            throw new HaspException(Reason.NOT_HELD, "only " + released
+                + " of the locks " + names + " were still held");
         }
     }
 
@@ -212,9 +213,9 @@ public final class HaspLock implements Lock {
      * ({@link Session#watch}), or keep what is waited for in a database. */
     @Override
     public Condition newCondition() {
-        throw new UnsupportedOperationException("a lock of a cluster has no "
-            + "conditions: whoever should signal may be on another machine, and "
-            + "die; see Session.watch()");
+        throw new UnsupportedOperationException("a distributed lock has no "
+            + "conditions: the process that should signal can be on another "
+            + "machine and die; use Session.watch()");
     }
 
     // --- converting ------------------------------------------------------------
@@ -229,7 +230,7 @@ public final class HaspLock implements Lock {
         Verdict verdict = change == null ? null : change.grant(until, true,
             (all, sent, isAgain) -> converted(all.get(0), sent, isAgain));
         if (verdict == Verdict.OVER) {
-            throw new HaspException(Reason.LOST, names + " has been taken away");
+            throw new HaspException(Reason.LOST, names + " was taken away");
         }
         return verdict != null;
     }
@@ -255,7 +256,8 @@ public final class HaspLock implements Lock {
 
     private void mayConvert() {
         if (names.size() > 1) {
-            throw new IllegalArgumentException("several locks are not converted");
+            throw new IllegalArgumentException("cannot convert several locks at "
+                + "once: " + names);
         }
         if (token() == 0) {
             throw new HaspException(Reason.NOT_HELD, names + " is not held");
@@ -342,12 +344,12 @@ public final class HaspLock implements Lock {
             if (grants.isEmpty() || grants.peek().isOver) {
                 throw new HaspException(Reason.LOST, names
                     + (grants.isEmpty() ? " is not held"
-                        : " has been taken away, or its hold is over"));
+                        : " was taken away, or its hold time is over"));
             }
         }
         throw new HaspException(Reason.SHORT, names + ": " + left / Time.MS
-            + " ms of the lease are left, " + Time.nanos(need) / Time.MS
-            + " ms are needed" + never(Time.nanos(need)));
+            + " ms left of the lease, " + Time.nanos(need) / Time.MS
+            + " ms needed" + never(Time.nanos(need)));
     }
 
     /** Says it if no guard of that need can pass. */
@@ -667,8 +669,8 @@ public final class HaspLock implements Lock {
             }
             session.check();
             if (Time.left(limit) <= 0) {
-                throw new HaspException(Reason.UNREACHABLE, "it is not known what "
-                    + "came of an earlier request of '" + owner + "'");
+                throw new HaspException(Reason.UNREACHABLE, "the outcome of an "
+                    + "earlier request of '" + owner + "' is not known yet");
             }
             Time.await(isLate ? limit : until, mayInterrupt,
                 CompletableFuture.anyOf(news, session.over));

@@ -53,7 +53,7 @@ record Line(Closeable socket, InputStream in, OutputStream out) {
             // Such a connection is made at once, or the node takes no more.
             channel.configureBlocking(false);
             if (!channel.connect(UnixDomainSocketAddress.of(path))) {
-                throw new IOException("too many wait to be taken at " + path);
+                throw new IOException("too many connections are pending at " + path);
             }
             channel.configureBlocking(true);
             return new Line(channel, new In(channel), new Out(channel));

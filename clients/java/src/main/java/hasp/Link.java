@@ -622,7 +622,8 @@ final class Link implements AutoCloseable {
         synchronized (this) {
             ask = from.flight.poll();
             if (ask == null) {
-                throw new Resp.Broken("no RESP: an answer to nothing");
+                throw new Resp.Broken("the peer is not a hasp node: an answer "
+                    + "without a request");
             }
             if (ask.blocks) {
                 from.blocking--;

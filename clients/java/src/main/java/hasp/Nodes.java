@@ -43,7 +43,7 @@ final class Nodes {
                 : found.group(2) != null ? text : text + ":7420";
         }
         if (endpoint.isEmpty() || port(endpoint) < 1 || port(endpoint) > 65535) {
-            throw new IllegalArgumentException("'" + text + "' is no address of a "
+            throw new IllegalArgumentException("'" + text + "' is not an address of a "
                 + "node; write host:port, as in 127.0.0.1:7420");
         }
         return endpoint;

@@ -89,7 +89,7 @@ final class Resp {
     }
 
     private static Broken broken(String what) {
-        return new Broken("no RESP: " + what);
+        return new Broken("the peer is not a hasp node: " + what);
     }
 
     private Object read(int depth) throws IOException {
@@ -145,11 +145,11 @@ final class Resp {
         for (int found = readByte(); found != '\r'; found = readByte()) {
             line.write(found);
             if (line.size() > LINE_MAX) {
-                throw broken("a line without an end");
+                throw broken("a line without CR LF");
             }
         }
         if (readByte() != '\n') {
-            throw broken("a line that ends wrongly");
+            throw broken("a line that ends in CR without LF");
         }
         spend(line.size() + VALUE_SIZE);
         return line.toString(StandardCharsets.UTF_8);
@@ -159,7 +159,7 @@ final class Resp {
         spend(size);
         byte[] text = in.readNBytes(size);
         if (readByte() != '\r' || readByte() != '\n') {
-            throw broken("a text that does not end where it said");
+            throw broken("a string longer than its size");
         }
         return new String(text, StandardCharsets.UTF_8);
     }

@@ -309,8 +309,8 @@ public final class Session implements AutoCloseable {
 
     private static void check(String what, Duration length, long least) {
         if (Time.nanos(length) < least) {
-            throw new IllegalArgumentException(what + " is " + length + ": it must "
-                + (least > 0 ? "be above 0" : "not be below 0"));
+            throw new IllegalArgumentException(what + " " + length + ": expected "
+                + (least > 0 ? "more than 0" : "0 or more"));
         }
     }
 
@@ -462,7 +462,7 @@ public final class Session implements AutoCloseable {
     void check() {
         if (state() == State.LOST) {
             throw new HaspException(Reason.LOST,
-                "the session is lost, open another one: " + why);
+                "the session is lost: " + why + "; open another one");
         }
     }
 
@@ -492,7 +492,7 @@ public final class Session implements AutoCloseable {
     }
 
     private void end() {
-        refuse("it has been closed");
+        refuse("it was closed");
         keeper.stop();
         leave();
         background.shutdown();
@@ -621,7 +621,8 @@ public final class Session implements AutoCloseable {
             if (cursor.equals("0")) {
                 return;
             } else if (cursor.isEmpty()) {
-                throw new HaspException(Reason.UNKNOWN, "no list of holds");
+                throw new HaspException(Reason.UNKNOWN,
+                    "no node listed the session's holds");
             }
         }
     }
@@ -667,7 +668,7 @@ public final class Session implements AutoCloseable {
      * Boolean, Long, String, List or Map. */
     public Object ask(String... words) {
         if (words.length == 0) {
-            throw new IllegalArgumentException("ask() is told a command");
+            throw new IllegalArgumentException("ask() needs a command");
         }
         if (!goesAlone(words)) {
             return question(ACTING.contains(words[0].toUpperCase())

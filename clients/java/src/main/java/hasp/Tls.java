@@ -117,7 +117,7 @@ final class Tls {
                     : readAt(from.toRealPath(), folder, name));
             }
         } catch (NoSuchFileException e) {
-            throw new IOException("TLS: there is no '" + folder + "'", e);
+            throw new IOException("TLS: '" + folder + "' is missing", e);
         }
         return texts;
     }
@@ -153,8 +153,8 @@ final class Tls {
     private static void checkMode(Path key, Set<PosixFilePermission> modes)
             throws IOException {
         if (modes.stream().anyMatch(TOO_MANY::contains)) {
-            throw new IOException(key + " may be read or written by too many: "
-                + "chmod 0600");
+            throw new IOException("other users can read or write the key file '" + key
+                + "': chmod 0600 it");
         }
     }
 
@@ -201,8 +201,8 @@ final class Tls {
             CertPathValidator.getInstance("PKIX").validate(
                 CertificateFactory.getInstance("X.509").generateCertPath(chain), how);
         } catch (CertPathValidatorException e) {
-            throw new IOException("the certificate '" + path + "' is not one of the "
-                + "CA in ca.crt, or not valid now: " + e.getMessage(), e);
+            throw new IOException("the certificate '" + path + "' was not issued by "
+                + "the CA in ca.crt, or is not valid now: " + e.getMessage(), e);
         }
     }
 
@@ -227,15 +227,15 @@ final class Tls {
             throws IOException, GeneralSecurityException {
         if (text.split("-----BEGIN", -1).length
                 != text.split("-----END", -1).length) {
-            throw new IOException("'" + path + "' is cut short");
+            throw new IOException("'" + path + "' is truncated: copy the file again");
         }
         Collection<? extends Certificate> found =
             CertificateFactory.getInstance("X.509").generateCertificates(
                 new ByteArrayInputStream(
                     text.getBytes(StandardCharsets.ISO_8859_1)));
         if (found.isEmpty()) {
-            throw new IOException("'" + path + "' has no certificate, or is not "
-                + "there");
+            throw new IOException("'" + path + "' is missing or has no "
+                + "certificate");
         }
         return new ArrayList<>(found);
     }
@@ -251,7 +251,7 @@ final class Tls {
                 // Another kind.
             }
         }
-        throw new IOException(path + " has no key in PKCS #8");
+        throw new IOException("'" + path + "' has no PKCS #8 key");
     }
 
     private static List<String> names(X509Certificate certificate)
@@ -292,7 +292,7 @@ final class Tls {
                 socket.getSession().getPeerCertificates()[0],
                 "hasp://([^/]+)/node/[0-9]+");
             if (!found.equals(cluster)) {
-                throw new IOException("that is a node of cluster '" + found
+                throw new IOException("the node's certificate is for '" + found
                     + "', not '" + cluster + "'");
             }
         } catch (GeneralSecurityException e) {

@@ -280,13 +280,13 @@ public final class ClusterTests {
     /** What nothing can mean. */
     private static void misused(Session one) {
         var ms = Duration.ofMillis(1);
-        misuse("ttl is PT0S", () -> Session.open(
+        misuse("ttl PT0S: expected more than 0", () -> Session.open(
             new Session.Options().ttl(Duration.ZERO)));
-        misuse("linger is", () -> Session.open(
+        misuse("linger PT-", () -> Session.open(
             new Session.Options().linger(ms.negated())));
-        misuse("timeout is", () -> Session.open(
+        misuse("timeout PT0S", () -> Session.open(
             new Session.Options().timeout(Duration.ZERO)));
-        misuse("alive is", () -> Session.open(
+        misuse("alive PT-", () -> Session.open(
             new Session.Options().alive(ms.negated())));
         misuse("a command", one::ask);
         HaspLock lock = one.lock("misused");
