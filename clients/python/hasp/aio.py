@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The same for asyncio: `async with Session() as s, s.lock('orders') as lock:`.
+"""The asyncio client: `async with Session() as s, s.lock('orders') as lock:`.
 
-The loop keeps the session alive, so one that is blocked sends no heartbeats.
-A task that is cancelled while it waits for a lock leaves the queue.
+The event loop sends the heartbeats, so a blocked loop sends none. A task that
+is cancelled while it waits for a lock leaves the queue.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ __all__ = ['Election', 'HeldElection', 'HeldLock', 'Lock', 'ReadWriteLock',
 
 @explains(SESSION)
 class Session(Keeper):
-    """As hasp.Session; open it with `async with` or `await session.open()`.
-    'on_event' is called by the loop, and may be a coroutine function."""
+    """Like hasp.Session; open it with `async with` or `await session.open()`.
+    'on_event' is called by the loop and can be a coroutine function."""
 
     _ending: Optional[asyncio.Task[None]] = None
 
     async def open(self) -> Session:
-        """If it is cancelled, what was opened is closed in the background."""
+        """Opens the session. If the call is cancelled, a session that was opened
+        meanwhile is closed in the background."""
         opening = asyncio.ensure_future(self._start())
         try:
             await asyncio.shield(opening)
@@ -51,8 +52,8 @@ class Session(Keeper):
             self._ending = asyncio.ensure_future(self._end())
 
     async def close(self) -> None:
-        """Ends the session; its locks go to the next in line. If it is
-        cancelled, that goes on in the background."""
+        """Ends the session; its locks go to the next in line. If the call is
+        cancelled, this continues in the background."""
         if self._pid != os.getpid():
             self._abandon()
             return
@@ -63,7 +64,7 @@ class Session(Keeper):
     @explains(LOCK + CANCEL_ON_LOSS)
     def lock(self, *names: str, cancel_on_loss: bool = False,
              **options: Unpack[Options]) -> Lock:
-        """A lock, or several at once, by name."""
+        """One lock, or several that are acquired together."""
         return Lock(self, *names, cancel_on_loss=cancel_on_loss, **options)
 
     def watch(self, prefix: str = '') -> Watch:
@@ -93,9 +94,9 @@ class Session(Keeper):
 
 @explains(LOCK + CANCEL_ON_LOSS)
 class Lock(Hold):
-    """As hasp.Lock, with awaitable methods. With 'cancel_on_loss' the task
-    inside `async with` is cancelled as soon as the hold cannot be trusted, be
-    it for a while; the block then ends with LeaseLost."""
+    """Like hasp.Lock, with awaitable methods. With 'cancel_on_loss' the task in
+    `async with` is cancelled as soon as the hold cannot be trusted, even for a
+    while; the block then raises LeaseLost."""
 
     def __init__(self, session: Session, *names: str,
                  cancel_on_loss: bool = False,
@@ -160,12 +161,13 @@ class Lock(Hold):
                 task = asyncio.current_task()
                 if hasattr(task, 'uncancel'):  # From Python 3.11 on.
                     task.uncancel()  # type: ignore[union-attr]
-                raise LeaseLost(f'"{self.name}" could not be trusted any more')
+                raise LeaseLost(f'the hold of "{self.name}" could no longer be '
+                                'trusted')
 
 
 class HeldLock(Lock):
-    """What `async with` gives: a Lock of which the token is never None. This is a name
-    for annotations: at run time it is the Lock itself."""
+    """The Lock inside `async with`, whose token is never None. Only a name for
+    annotations: at run time the object is the Lock itself."""
 
     if TYPE_CHECKING:
         @property
@@ -192,7 +194,7 @@ class Election(Lock):
 
 
 class HeldElection(HeldLock, Election):
-    """As HeldLock, of an Election."""
+    """Like HeldLock, for an Election."""
 
 
 class Watch(Changes):

@@ -48,16 +48,16 @@ class Cancelled(Exception):
 
 
 class When(enum.Enum):
-    """What becomes of a call whose thread has left."""
+    """The fate of a call whose thread has left."""
     GIVEN_UP = 'it is cancelled'
     FINISHED = 'it goes on if it has begun'
     CARRIED_OUT = 'it is begun and goes on'
 
 
 class Call(Generic[Result]):
-    """What a thread wants the loop to do. 'begin' makes the coroutine (or gives
-    a task), in the loop; 'undo' takes back a result that nobody received, in
-    the loop. While it runs it is in each of 'among'."""
+    """A call from a thread into the loop. 'begin' makes the coroutine or task and
+    'undo' reverts a result that no thread received; both run in the loop. While
+    the call runs it is a member of each set in 'among'."""
 
     def __init__(self, begin: Callable[[], Awaitable[Result]],
                  undo: Optional[Callable[[Result], Any]] = None,
@@ -98,7 +98,7 @@ class Call(Generic[Result]):
             self.task.cancel()
 
     def leave(self) -> None:
-        """Nobody waits for the outcome."""
+        """The thread no longer waits for the outcome."""
         if not self._is_left:
             self._is_left = True
             if self._is_over:
@@ -170,9 +170,10 @@ class Loop:
         return cls._shared.setdefault(os.getpid(), cls())
 
     def run(self, call: Call[Result]) -> Result:
-        """Its result. An exception that comes from outside meanwhile has the
-        call given up, undone or carried out, and is raised. Over, Cancelled:
-        no result. Nobody may be told so: the caller knows why."""
+        """The result of the call. If an exception interrupts the wait, the call is
+        cancelled, undone or carried out (see When), and the exception is raised.
+        Over, Cancelled: no result; the caller must turn these into its own
+        error."""
         try:
             if _thread.get_ident() == self._ident:
                 raise HaspError(BLOCKED)
@@ -344,7 +345,7 @@ async def cancel(tasks: Set[Any]) -> None:
                        timeout=STOP)
 
 
-# --- what is never abandoned ------------------------------------------------
+# --- calls that are always carried out --------------------------------------
 
 
 class Order(list):  # type: ignore[type-arg]

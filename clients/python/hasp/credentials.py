@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a connection shows and believes: certificates and a user's secret, from
-files that are read again before each connection is made."""
+"""The credentials of a connection: certificates and a user's secret, from files
+that are read again before each connection."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Read(NamedTuple):
 
 
 class Credentials:
-    """Those of a folder and a secret file, for all links of the process that
-    have them. What is in the files may be half written, or of another user:
-    then what was good before is kept. What a program gives in memory is kept
-    as it is."""
+    """The credentials of a folder and a secret file, shared by all links of the
+    process that use them. If the files are half written, or belong to another
+    user, the last good credentials stay in use. An SSLContext that the program
+    passed is never replaced."""
 
     def __init__(self, tls: Tls, secret_file: SecretFile) -> None:
         self._given = tls if isinstance(tls, ssl.SSLContext) else None
@@ -49,12 +49,12 @@ class Credentials:
         return context_from(found.texts)
 
     def who(self) -> Tuple[str, ...]:
-        """The users that it comes as: by the secret and by the certificate."""
+        """The users named by the secret and by the certificate."""
         return self.user[1:2] + (self._name,)
 
     def renew(self) -> Tuple[bool, str]:
-        """Reads the files again: whether they were taken into use because they
-        are others, and, once for each reason, why they were not."""
+        """Reads the files again. Returns whether they changed and are now in use,
+        and, once for each reason, why they are not."""
         # No mutex: an interrupted thread would leave it locked, and the loop
         # that keeps all sessions would wait for it. Two loops that renew at
         # once read the same files.

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong, told apart by what the caller can do about it."""
+"""The exceptions, one for each thing that a caller can do about an error."""
 
 
 class HaspError(Exception):
-    """Base of all."""
+    """Base class of all errors of this package."""
 
 
 class Unreachable(HaspError):
-    """No node answered, or none knows a leader, in time. Nothing was done."""
+    """No node answered in time, or none knew a leader. Nothing was done."""
 
 
 class Unknown(HaspError):
-    """No answer in time: it may have been done. The session clears it up."""
+    """No answer in time: the request might have been done. The session finds
+    out in the background."""
 
 
 class Refused(HaspError):
-    """The cluster said no; 'code' is its word: LIMIT, DEADLOCK and so on."""
+    """The cluster refused; 'code' is the error word: LIMIT, DEADLOCK ..."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -23,11 +24,11 @@ class Refused(HaspError):
 
 
 class NotHeld(HaspError):
-    """The lock was not held (any more) by this owner."""
+    """The lock is not held, or no longer held, by this owner."""
 
 
 class TimedOut(HaspError, TimeoutError):
-    """A `with` block was not entered: no lock within the lock's timeout."""
+    """The lock was not granted within its timeout; raised on entry to `with`."""
 
 
 class LeaseLost(HaspError):
@@ -35,4 +36,4 @@ class LeaseLost(HaspError):
 
 
 class LeaseShort(LeaseLost):
-    """Held, but the step may not end inside the lease, or not for now."""
+    """The lock is held, but the step might not end within the lease."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What keeps a session alive and tells what happens to it."""
+"""Heartbeats of a session, and the events that it reports."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ AGAIN = (0.02, 0.2)  # After a heartbeat that a node could not answer.
 
 
 class Event(NamedTuple):
-    """'kind': 'jeopardy' (out of touch: begin nothing), 'safe' (in touch
-    again), 'lost' (for good), 'please' (somebody asks for the lock), 'notice'
-    (nothing is lost, but people should know). 'name' and 'token' tell which
-    hold; '' and 0: the session with all it holds. 'text' is the message, or the
+    """'kind': 'jeopardy' (no contact: start nothing), 'safe' (contact again),
+    'lost' (for good), 'please' (somebody asks for the lock), 'notice' (nothing
+    is lost, but people should know). 'name' and 'token' identify the hold; ''
+    and 0: the session with all its holds. 'text' is the message or the
     reason."""
     kind: str
     name: str = ''
@@ -103,7 +103,7 @@ class Keeper(Core):
         except HaspError:
             pass  # Its lease runs out by itself.
         finally:
-            self._refuse('it has been closed')
+            self._refuse('it was closed')
             self._quit()
 
     def _stop(self) -> None:

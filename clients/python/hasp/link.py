@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger('hasp')
 SESSIONS_MAX = 1000  # Of a connection; a node takes 4,096.
-# Between two attempts of who is not let in, until what it shows is right again.
+# Seconds between attempts while the nodes refuse the credentials.
 DENIED_PAUSE = (0.1, 1.0)
 
 

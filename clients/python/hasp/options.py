@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What help() says of the options of locks and sessions, wherever they are
-given."""
+"""The descriptions of lock and session options that help() shows."""
 
 from __future__ import annotations
 
@@ -13,42 +12,43 @@ LOCK = """\
 Options, by keyword; durations in seconds:
 
 shared: True: held together with other shared holders.
-slots: held by so many at once; all must say the same number.
-value: a text that is shown to people; an Election's to the others.
-delay: it stays closed for so long after its holder died.
-hold: a hold ends after so long, whatever happens.
-barge: True: passes those who wait, never those who hold.
-owner: the same owner acquires again, and must release as often.
-timeout: for acquire() and `with`, where they say none."""
+slots: number of concurrent holders; all users must give the same number.
+value: a text shown to people; in an Election, to the other candidates.
+delay: how long the lock stays closed after its holder died.
+hold: maximum duration of a hold; it ends then in any case.
+barge: True: skips the queue; holders are not affected.
+owner: the same owner can acquire again, and must release as often.
+timeout: default timeout of acquire() and `with`."""
 
 CANCEL_ON_LOSS = """
-cancel_on_loss: True: the task inside `async with` is cancelled as soon as the
+cancel_on_loss: True: the task in `async with` is cancelled as soon as the
     hold cannot be trusted."""
 
 SESSION = """\
-Options, by keyword but for the first one; durations in seconds:
+Options, by keyword except the first one; durations in seconds:
 
 endpoints: 'host:port,...' or a list; 'unix:/path' is a node's listen.local on
     this machine. None: HASP_ENDPOINTS, or three nodes on loopback.
-name: shown to people; by default program and pid.
-ttl: locks pass on so long after the last heartbeat.
-linger: and so long after the connections are gone; 0: after 'ttl'.
-timeout: for one request, apart from the wait for a lock.
-alive: unless alive() is called so often, the lease is not renewed.
+name: shown to people; default: program and pid.
+ttl: time from the last heartbeat until the session's locks pass on.
+linger: the same, from the loss of the last connection; 0: 'ttl' counts.
+timeout: limit of one request, without the wait for a lock.
+alive: interval in which alive() must be called; otherwise the lease is not
+    renewed.
 tls: a folder with ca.crt, and client.crt with client.key ('hasp cert user'
     makes it), or an ssl.SSLContext; None: HASP_TLS, or plain.
 secret_file: a file with the secret of a user ('hasp secret add' writes it,
     0600); None: HASP_SECRET_FILE, or the user of the certificate, or anyone.
-durable: True: a session without end, which no time ends; what it holds
-    outlives the program until somebody gives it back or breaks it.
-reason: of a durable session, for people who find the lock closed.
-own_connection: True: not shared with the other sessions of the process, which
-    have one for all that ask the same nodes in the same way.
-on_event: is called with each Event."""
+durable: True: the session never expires. Its holds outlive the program until
+    somebody releases or breaks them.
+reason: reason of a durable session, shown to people who wait for its locks.
+own_connection: True: a connection that is not shared. By default sessions of
+    a process with the same endpoints, credentials and lease share one.
+on_event: called with each Event."""
 
 
 def explains(text: str) -> Callable[[T], T]:
-    """Adds the text to the documentation of a class or a function."""
+    """Appends the text to the docstring of a class or a function."""
     def add(documented: T) -> T:
         documented.__doc__ = '%s\n\n%s' % (
             inspect.cleandoc(documented.__doc__ or ''), text)

@@ -18,9 +18,9 @@ def path_of(secret_file: SecretFile) -> str:
 
 
 def greeting_of(path: str) -> Tuple[str, ...]:
-    """What HELLO says of the user whose secret stands in the file, a line
-    hasp1.NAME.... as 'hasp secret add' writes it; '': nothing. Who may read the
-    file is the user, so it must be its owner's alone."""
+    """The AUTH words of HELLO for the secret in the file, a line hasp1.NAME....
+    as written by 'hasp secret add'; '': none. Everyone who can read the file can
+    act as the user, so only its owner may have access."""
     if not path:
         return ()
     with open(path, encoding='ascii', errors='replace') as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is built from locks, for threads and asyncio alike."""
+"""ReadWriteLock and Semaphore, for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class Locksmith(Protocol[Made]):
 
 @explains(LOCK)
 class ReadWriteLock(Generic[L]):
-    """Readers together, a writer alone, in the order of their arrival: readers
-    that come later do not starve a writer. `with rw.read() as lock:`"""
+    """Many readers or one writer, in order of arrival: later readers do not
+    starve a writer. `with rw.read() as lock:`"""
 
     def __init__(self, session: Locksmith[L], name: str,
                  **options: Any) -> None:
         self.session, self.name, self.options = session, name, options
 
     def read(self) -> L:
-        """A lock of its own, that readers hold together."""
+        """A new lock that readers hold together."""
         return self.session.lock(self.name, shared=True, **self.options)
 
     def write(self) -> L:
-        """A lock of its own, that nobody else holds."""
+        """A new lock that is held exclusively."""
         return self.session.lock(self.name, **self.options)
 
 
 @explains(LOCK)
 class Semaphore(Generic[L]):
-    """Held by 'slots' at once, cluster-wide; all must say the same number.
+    """At most 'slots' holders in the cluster; all must give the same number.
     `with semaphore.slot() as slot:`"""
 
     def __init__(self, session: Locksmith[L], name: str, slots: int,
@@ -47,5 +47,5 @@ class Semaphore(Generic[L]):
         self.options = options
 
     def slot(self) -> L:
-        """A lock of its own, for one of the slots."""
+        """A new lock for one of the slots."""
         return self.session.lock(self.name, slots=self.slots, **self.options)

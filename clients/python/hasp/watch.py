@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Changes of locks as they happen, and who leads."""
+"""Watches of locks, and observers of elections."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BACKLOG_MAX = 10000  # Changes that nobody has taken; beyond, there is a gap.
 
 class Change(NamedTuple):
     """'kind': granted, queued, wait-ended, released, expired, delayed,
-    delay-over, blacklisted, please; or 'gap': changes may have been missed
-    before this one, look with session.show()."""
+    delay-over, blacklisted, please; or 'gap': changes might have been missed
+    before this one; read the locks again with LOCK.SHOW."""
     kind: str
     name: str = ''
     session: int = 0
@@ -29,8 +29,8 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """Of all locks whose names begin with 'prefix'; the connection is made at
-    the first look and made again, at another node, where it fails."""
+    """Changes of all locks whose names begin with 'prefix'. The connection is
+    opened for the first change and, if it fails, again at another node."""
 
     def __init__(self, session: Keeper, prefix: str) -> None:
         self._session, self._prefix = session, prefix
@@ -41,7 +41,8 @@ class Changes:
         self._is_closed = False
 
     async def _next(self) -> Optional[Change]:
-        """None: it has been closed. LeaseLost: the session is."""
+        """The next change; None: the watch was closed. Raises LeaseLost if the
+        session is lost."""
         attempt = 0
         while not self._found and not self._is_closed:
             self._news.clear()
@@ -57,7 +58,7 @@ class Changes:
         return None if self._is_closed else self._found.popleft()
 
     def _again(self, change: Optional[Change]) -> None:
-        """Takes back a change that nobody received."""
+        """Puts back a change that no caller received."""
         if change:
             self._found.appendleft(change)
 
@@ -97,7 +98,7 @@ class Changes:
 
 
 class Leader(NamedTuple):
-    """Who holds the lock of an election."""
+    """The holder of an election's lock."""
     value: str
     token: int
     client: str  # The name of its session.
@@ -110,7 +111,7 @@ async def leader_of(session: Keeper, name: str) -> Optional[Leader]:
 
 
 class Leaders(Changes):
-    """The leader of an election, now and whenever it is another one."""
+    """Yields the current leader of an election, then each new one."""
 
     _last: Optional[Leader] = None
     _is_told = False
@@ -119,7 +120,7 @@ class Leaders(Changes):
         self._is_told = False
 
     async def _next_leader(self) -> Optional[Leader]:
-        """Nobody in between, too. None: nobody leads, or it is closed."""
+        """The next leader. None: there is none, or the watch was closed."""
         while not self._is_closed:
             if self._is_told:
                 change = await self._next()
