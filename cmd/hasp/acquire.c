@@ -10,13 +10,13 @@
 
 #include "cmd/hasp/waiting.h"
 
-/* How often the renewed lease is looked for. */
+/* How often to check whether the lease was renewed. */
 #define SETTLE_MS 20
-/* How long to wait before a cluster that cannot be reached is asked again. */
+/* Pause before the next attempt if the cluster cannot be reached. */
 #define PAUSE_MS 200
-/* When less than this part is left, the cluster has been silent for long, and
- * would be to a request that gives the lock back; the lease's end does the same
- * as soon. */
+/* If less than this part of the lease is left, the cluster has not answered
+ * for long, and would not answer a release either; the lease's end frees the
+ * lock as soon. */
 #define NEARLY_OVER_PART 16
 
 struct attempt {
@@ -69,12 +69,13 @@ int acquire_options_check(const struct tool *tool,
     }
     if (options->is_durable &&
         (options->ttl_ms != 0 || options->linger_ms != 0)) {
-        return tool_usage(tool, "--durable has no end: it takes neither --ttl "
-                                "nor --linger");
+        return tool_usage(tool,
+                          "--durable never expires: drop --ttl and --linger");
     }
     if (options->is_durable != (options->reason != NULL)) {
-        return tool_usage(tool, "--durable and --reason belong together: "
-                                "whoever finds the lock closed reads why");
+        return tool_usage(tool,
+                          "--durable and --reason must be given together: the "
+                          "reason explains why the lock is held");
     }
     if (options->linger_ms > options->ttl_ms && options->ttl_ms != 0) {
         return tool_usage(tool, "--linger cannot be longer than --ttl");
@@ -92,7 +93,7 @@ int acquire_options_check(const struct tool *tool,
     return 0;
 }
 
-/* Opens the session. Until then there is nothing to give back, so a signal ends
+/* Opens the session. Until then there is nothing to release, so a signal ends
  * the program as usual. */
 static int acquire_open_session(const struct attempt *attempt,
                                 struct hasp_session **ret_session)
@@ -111,9 +112,9 @@ static int acquire_open_session(const struct attempt *attempt,
     return error;
 }
 
-/* After an outage the lock may be granted when the lease is nearly over: a
- * command that is started then would be stopped at once. The next heartbeat
- * tells. */
+/* After an outage the lock can be granted when the lease is nearly over; a
+ * command that is started then would be stopped at once. So wait for the next
+ * heartbeat. */
 static void acquire_settle(const struct attempt *attempt,
                            struct hasp_hold *hold)
 {
@@ -199,8 +200,9 @@ static int acquire_give_up(const struct attempt *attempt, int error,
     }
     if (options->is_durable && acquired->session != NULL && is_outage(error)) {
         tool_say(attempt->tool,
-                 "session %" PRIu64 " has no end: if it cannot be closed now, "
-                 "it stays until 'hasp blacklist add --session %" PRIu64 "'",
+                 "session %" PRIu64
+                 " never expires: if it cannot be closed now, it stays until "
+                 "'hasp blacklist add --session %" PRIu64 "'",
                  hasp_session_id(acquired->session),
                  hasp_session_id(acquired->session));
     }
@@ -213,7 +215,8 @@ static int acquire_give_up(const struct attempt *attempt, int error,
     return exit_code;
 }
 
-/* Begins anew after a session that will never get the locks. */
+/* Drops a session that will never get the locks, so that a new one can queue.
+ */
 static void begin_anew(struct acquired *acquired)
 {
     hasp_close(acquired->session);

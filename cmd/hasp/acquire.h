@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Acquiring locks, one or several at once, in a session of the library
- * (include/hasp/hasp.h): what 'hasp run' and 'hasp acquire' have in common. A
- * session that is lost while it waits is followed by another one, which queues
- * anew. */
+/* Acquires one lock or several at once, in a session of the library
+ * (include/hasp/hasp.h), for 'hasp run' and 'hasp acquire'. If the session is
+ * lost during the wait, a new one is opened and queues again. */
 
 #ifndef HASP_CMD_HASP_ACQUIRE_H
 #define HASP_CMD_HASP_ACQUIRE_H
@@ -19,22 +18,22 @@
 struct acquire_options {
     struct option_list names;
     bool is_shared;
-    bool is_trying; /* Does not wait. */
+    bool is_trying; /* Tries once, without waiting. */
     uint64_t slots; /* 0: none. */
     uint64_t wait_ms;
-    uint64_t exit_code; /* If it was not acquired in time. */
+    uint64_t exit_code; /* Returned if the lock was not acquired in time. */
     uint64_t ttl_ms;
     uint64_t linger_ms;
     uint64_t delay_ms;
     uint64_t hold_ms;
     const char *owner;
     const char *value;
-    bool is_durable;    /* In a new session without end, ... */
-    const char *reason; /* ... because of this; or NULL. */
-    bool is_inside;     /* Of a run that holds it shared, too; not to wait. */
+    bool is_durable;    /* In a new session that never expires, */
+    const char *reason; /* for this reason; or NULL. */
+    bool is_inside;     /* An outer run holds it shared; never wait. */
 };
 
-/* The defaults, and the rows of the options that both subcommands take. */
+/* The defaults and the option rows of both subcommands. */
 #define ACQUIRE_DEFAULTS                                               \
     {                                                                  \
         .wait_ms = HASP_FOREVER, .exit_code = EX_TEMPFAIL, .owner = "" \
@@ -57,28 +56,30 @@ struct acquire_options {
         "with", OPTION_LIST, .value = &(a)->names                           \
     }
 
-/* After the last option: takes 'names', up to a NULL, before those of --with,
- * and looks what does not go together. 0 or an exit code. */
+/* Call it after options_read(): puts 'names' (up to a NULL) before those of
+ * --with, and checks that the options fit together. Returns 0 or an exit code.
+ */
 int acquire_options_check(const struct tool *tool,
                           struct acquire_options *options, char **names);
 
 struct acquired {
     struct hasp_session *session;
     struct hasp_hold *hold;
-    bool was_not_free; /* That alone is why there is no hold. */
+    bool was_not_free; /* The only reason why there is no hold. */
 };
 
-/* Acquires what 'options' say: in the session of 'credentials', or, if that is
- * NULL, in a new one. 'signals' end the wait; they are blocked when this
- * returns, and readable from 'ret_signal_fd', which the caller closes. When it
- * returns 0 the lease has half of its time left at least, or is going to be
- * lost. Else an exit code, and all is closed again and, unless the lock was
- * just not free, explained. */
+/* Acquires what 'options' say, in the session of 'credentials', or in a new
+ * one if that is NULL. 'signals' end the wait; they are blocked when this
+ * returns, and readable from 'ret_signal_fd', which the caller closes. If it
+ * returns 0, at least half of the lease is left, or the lease is about to be
+ * lost. Otherwise it returns an exit code, has closed everything, and has
+ * explained the failure unless the lock was just not free. */
 int acquire_lock(struct tool *tool, const struct acquire_options *options,
                  const char *credentials, const sigset_t *signals,
                  int *ret_signal_fd, struct acquired *ret_acquired);
 
-/* Gives all back. An error is explained: then it ends with the TTL. */
+/* Releases everything. After an error, which is explained, the locks end with
+ * the TTL. */
 int acquired_close(struct acquired *acquired);
 
 /* "'a'", or "'a' and 2 more". */

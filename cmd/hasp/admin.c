@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What an operator changes: hasp limits set, blacklist add, remove, fence
+/* Changes by an operator: hasp limits set, blacklist add and remove, fence
  * remove, quarantine end, cluster finalize. */
 
 #include <inttypes.h>
@@ -20,8 +20,8 @@ int run_limits_set(struct tool *tool, char **argv)
     uint64_t value;
     if (!size_parse(argv[2], &value)) {
         return tool_usage(tool,
-                          "invalid value '%s': use a whole number, with K, M "
-                          "or G behind it if it is large",
+                          "invalid value '%s': use a whole number, optionally "
+                          "followed by K, M or G",
                           argv[2]);
     }
     return tool_change_one(
@@ -29,8 +29,8 @@ int run_limits_set(struct tool *tool, char **argv)
         "cannot set the limit", NULL);
 }
 
-/* Checks that a session or a name is given, but not both. A secret behind the
- * session's number is not needed, and is cut off. */
+/* Checks that either a session or a name is given. Cuts off a secret after the
+ * session's number, which is not needed. */
 static int check_listing(const struct tool *tool, char *session,
                          const char *client)
 {
@@ -97,11 +97,10 @@ int run_break(struct tool *tool, char **argv)
     if (exit_code == 0 && value_number(count, "") == 0) {
         tool_say(tool, "nobody holds '%s'", argv[1]);
     } else if (exit_code == 0) {
-        tool_say(
-            tool,
-            "'%s' is taken in %s, unless its holder objects; see: hasp why "
-            "%s",
-            argv[1], DURATION(after_ms), argv[1]);
+        tool_say(tool,
+                 "'%s' will be freed in %s, unless its holder objects; see: "
+                 "hasp why %s",
+                 argv[1], DURATION(after_ms), argv[1]);
     }
     return exit_code;
 }
@@ -125,7 +124,7 @@ int run_blacklist_remove(struct tool *tool, char **argv)
                                        client != NULL ? client : session, "BY",
                                        USER),
                                  "cannot remove from the blacklist",
-                                 "that is not on the blacklist; see: hasp "
+                                 "no such entry on the blacklist; see: hasp "
                                  "blacklist list");
 }
 
@@ -139,13 +138,13 @@ int run_quarantine_end(struct tool *tool, char **argv)
         return exit_code;
     }
     if (*reason == '\0') {
-        return tool_usage(tool, "missing --i-vouch REASON: why no client of "
-                                "the former life can still trust a lease");
+        return tool_usage(tool, "missing --i-vouch REASON: why no client from "
+                                "before the restore can still trust a lease");
     }
     return tool_change_one(
         tool, WORDS("QUARANTINE.END", "REASON", reason, "BY", USER),
         "cannot end the quarantine",
-        "there is no quarantine; see: hasp status");
+        "no quarantine is active; see: hasp status");
 }
 
 int run_cluster_finalize(struct tool *tool, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Requests of the subcommands: one, a list in pages, and the subcommands that
- * are nothing else. */
+/* Requests of the subcommands: a single one, a paged list, and the subcommands
+ * that consist of one request. */
 
 #include <stdio.h>
 
@@ -33,7 +33,7 @@ int tool_use(struct tool *tool, const char *address)
     struct endpoint endpoint;
     char why[HASP_WHY_SIZE];
     if (endpoint_parse(address, strlen(address), &endpoint, why) != 0) {
-        return tool_fail(EX_PROTOCOL, "a node is said to be at '%s': %s",
+        return tool_fail(EX_PROTOCOL, "invalid address '%s' of a node: %s",
                          address, why);
     }
     struct endpoints one = {.endpoint = &endpoint, .count = 1};
@@ -111,7 +111,7 @@ int tool_change_one(struct tool *tool, const char *const *words,
 int tool_list(struct tool *tool, const char *command, const char *prefix,
               json_t **ret_rows)
 {
-    /* A cursor may have any bytes. */
+    /* A cursor can have any bytes. */
     AUTO(buffer_done) struct buffer cursor = {0};
     AUTO(query_done) struct query query = {0};
     json_auto_t *rows = json_array();

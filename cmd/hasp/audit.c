@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp audit: who did what, and what was denied to whom. */
+/* hasp audit: administrative acts, and denied requests. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,13 +11,13 @@
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
-/* The acts of one page, and so the most that -f asks for at a time. */
+/* Acts per page, and so the most that -f reads at a time. */
 #define PAGE_COUNT_MAX 1000
 
 /* Prints the time such as "2026-11-22 16:20:05", in this machine's time zone.
  */
-/* Keeps the acts of 'user', or all if it is NULL; returns the index of the last
- * one that was looked at, or 'last'. */
+/* Keeps the acts of 'user', or all if it is NULL; returns the index of the
+ * last act, or 'last' if there is none. */
 static uint64_t audit_choose(json_t *acts, const char *user, uint64_t last)
 {
     for (size_t i = 0; i < json_array_size(acts);) {
@@ -39,10 +39,10 @@ static int audit_ask(struct tool *tool, uint64_t after, uint64_t count,
     return tool_ask(tool,
                     WORDS("AUDIT.LIST", "COUNT", NUMBER(count),
                           after != 0 ? "AFTER" : NULL, NUMBER(after)),
-                    "cannot look at the acts", ret_acts);
+                    "cannot read the audit log", ret_acts);
 }
 
-/* Prints an act a line, since columns would change their widths. */
+/* Prints one act per line, since columns would change their widths. */
 static void audit_print_lines(const struct tool *tool, json_t *acts)
 {
     for (size_t i = 0; i < json_array_size(acts); i++) {
@@ -77,7 +77,7 @@ static int audit_follow(struct tool *tool, const char *user, uint64_t last)
 
 /* --- Denials -------------------------------------------------------------- */
 
-/* Adds what this node has denied, or what it has denied to 'user'. */
+/* Adds the denials of this node, or only those of 'user'. */
 static int add_denied(struct tool *tool, json_t *node, const char *user,
                       json_t *all)
 {
@@ -87,12 +87,11 @@ static int add_denied(struct tool *tool, json_t *node, const char *user,
     const char *endpoint = value_text(node, "endpoint");
     int exit_code = tool_use(tool, endpoint);
     if (exit_code != 0 || value_text(node, "error")[0] != '\0') {
-        return tool_fail(EX_UNAVAILABLE,
-                         "cannot look at what %s has denied: %s", endpoint,
-                         value_text(node, "error"));
+        return tool_fail(EX_UNAVAILABLE, "cannot read the denials of %s: %s",
+                         endpoint, value_text(node, "error"));
     }
-    exit_code = tool_ask(tool, WORDS("AUDIT.DENIED"),
-                         "cannot look at what was denied", &denials);
+    exit_code = tool_ask(tool, WORDS("AUDIT.DENIED"), "cannot read the denials",
+                         &denials);
     json_array_foreach (denials, i, denial) {
         if (user == NULL || strcmp(value_text(denial, "user"), user) == 0) {
             value_add_time(denial, "last_ms", "");
@@ -140,8 +139,9 @@ int run_audit(struct tool *tool, char **argv)
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);
     if (exit_code == 0 && is_denied) {
-        return is_following ? tool_usage(tool, "--denied goes without -f")
-                            : show_denied(tool, user);
+        return is_following
+                   ? tool_usage(tool, "--denied and -f cannot be combined")
+                   : show_denied(tool, user);
     }
     exit_code = exit_code ?: audit_ask(tool, 0, count, &acts);
     if (exit_code != 0) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /* hasp bench: clients in threads, each of which acquires and releases a lock
- * over and over. Each stands for a program, so it has a connection of its own;
- * with --shared all are one program.
+ * repeatedly. Each represents a program, so it has its own connection; with
+ * --shared all are one program.
  *
- * In a closed loop each asks again when it is answered: that is as fast as it
- * goes, but whoever is slow is asked less often, and looks better than he is.
- * In an open loop (--rate, --open-loop) cycles begin by a schedule, whatever
- * came of those before, and what is told is the time since a cycle was due. */
+ * In a closed loop each client sends its next request after the answer: that is
+ * the highest rate, but a slow cluster gets fewer requests and looks better
+ * than it is. In an open loop (--rate, --open-loop) cycles begin on a schedule,
+ * whatever happened to the ones before, and the time since a cycle was due is
+ * reported. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,15 +34,15 @@ struct bench {
     uint64_t seconds;
     uint64_t locks; /* 0 for as many as clients. */
     const char *prefix;
-    uint64_t rate; /* How many cycles are due a second; 0 for a closed loop. */
-    /* Runs at parts of the rate that the closed loop reaches. */
+    uint64_t rate; /* Cycles that are due per second; 0 for a closed loop. */
+    /* Also run at fractions of the closed loop's rate. */
     bool is_open_loop;
     bool is_shared;  /* The clients are one program with one connection. */
-    char load[24];   /* What people read about this run. */
+    char load[24];   /* Description of this run, for people. */
     json_t *records; /* The records of all runs. */
     /* 0 until all clients have their sessions. */
     atomic_uint_least64_t start_ns;
-    /* How many clients have a session, or never will. */
+    /* Clients that have a session or failed to open one. */
     atomic_uint_least64_t ready;
     atomic_uint_least64_t cycles;
     atomic_bool is_stopped;
@@ -149,9 +150,9 @@ static void bench_sleep_until(uint64_t due_ns)
     }
 }
 
-/* The clients share the cycles that are due. A late cycle begins at once; after
- * the end there is as much time again to catch up, and a cycle that has not
- * begun by then was missed. */
+/* The clients share the cycles that are due. A late cycle begins at once.
+ * After the end there is as much time again to catch up; a cycle that has not
+ * begun by then is missed. */
 static void open_loop(struct bench_worker *worker, struct hasp_session *session)
 {
     const struct bench *bench = worker->bench;
@@ -193,7 +194,7 @@ static void *bench_work(void *data)
     if (worker->error != 0) {
         snprintf(worker->why, sizeof worker->why, "%.500s",
                  worker->error == HASP_NOT_ACQUIRED
-                     ? "somebody else holds the lock"
+                     ? "another client holds the lock"
                      : hasp_why());
         atomic_store(&bench->is_stopped, true);
     }
@@ -203,7 +204,7 @@ static void *bench_work(void *data)
     return NULL;
 }
 
-/* Shows progress on a terminal, in a line that is written over each second. */
+/* Shows progress on a terminal, in a line that is overwritten each second. */
 static void bench_show_progress(const struct bench *bench)
 {
     uint64_t before = 0;
@@ -305,7 +306,7 @@ static int read_bench(struct bench *bench, char **argv)
     return exit_code;
 }
 
-/* Lets all clients begin at once, when each has its session. */
+/* Starts all clients at once, when each has its session. */
 static uint64_t bench_start(struct bench *bench, uint64_t count)
 {
     while (atomic_load(&bench->ready) < count && !is_cancelled(bench)) {
@@ -316,7 +317,7 @@ static uint64_t bench_start(struct bench *bench, uint64_t count)
     return now_ns;
 }
 
-/* Runs one load; '*ret_rate' is how many cycles were done a second. */
+/* Runs one load; '*ret_rate' is the number of cycles per second. */
 static int run_load(struct bench *bench, uint64_t *ret_rate)
 {
     struct bench_worker *workers = memory_new(bench->clients * sizeof *workers);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /* hasp completion: a script for the shell, which asks 'hasp completion --words'
- * what may stand next. That knows the table of subcommands, and asks the
- * cluster for the names of locks, sessions, members, resources and limits.
+ * what can follow. The answer comes from the table of subcommands, and the
+ * cluster is asked for names of locks, sessions, members, resources and limits.
  *
- * An answer is a line for each word: the word, a tab, its meaning. "@file" and
- * "@command" stand for what the shell knows better. */
+ * An answer is a line for each word: the word, a tab, its meaning. For "@file"
+ * and "@command" the shell's own completion is used. */
 
 #include <ctype.h>
 #include <stdio.h>
@@ -16,8 +16,7 @@
 #include "cmd/hasp/option_spec.h"
 #include "cmd/hasp/tool.h"
 
-/* The longest that the cluster is asked, so that the shell does not stand
- * still. */
+/* Time limit for the cluster, so that the shell does not hang. */
 #define ASK_MS 700
 
 EMBED_TEXT(hasp_shell_bash, "cmd/hasp/shell/hasp.bash");
@@ -89,8 +88,8 @@ static void put_limits(struct tool *tool, const char *begun)
     }
 }
 
-/* Prints the values that a name of an operand or of an option's value stands
- * for. */
+/* Prints the possible values of an operand or of an option's value, by its
+ * name. */
 static void put_values(struct tool *tool, const char *name, size_t size,
                        const char *begun)
 {
@@ -126,7 +125,7 @@ static void put_values(struct tool *tool, const char *name, size_t size,
 
 /* --- Options -------------------------------------------------------------- */
 
-/* Finds the option that 'word' is. */
+/* Finds the option 'word'. */
 static bool find_option(const char *details, const char *word,
                         struct option_spec *ret_option)
 {
@@ -147,7 +146,7 @@ static void completion_put_options(const char *details, const char *begun)
     for (int i = 0; i < 2; i++) {
         const char *text = texts[i];
         while (option_spec_next(&text, &option)) {
-            /* The name begins with its two hyphens. */
+            /* The name includes its two hyphens. */
             completion_put(option.name - 2, option.name + option.name_size,
                            begun, "");
         }
@@ -199,15 +198,15 @@ static void put_operand(struct tool *tool, size_t i, const char *begun)
     }
 }
 
-/* What stands before the word that is being typed. */
+/* The words before the one that is being typed. */
 struct line {
-    const char *operands[3]; /* The first words that are no options. */
+    const char *operands[3]; /* The first words that are not options. */
     size_t count;
     /* The option whose value is typed, if it has a name. */
     struct option_spec option;
 };
 
-/* Asks the cluster that the line names. */
+/* Asks the cluster that the command line names. */
 static void take_endpoints(struct tool *tool, const struct option_spec *option,
                            char *value)
 {

@@ -37,7 +37,8 @@ static int take_file(struct session_source *source)
                           (info.st_mode & (S_IRWXG | S_IRWXO)) != 0;
     ssize_t size = read(fd, line, LINE_SIZE_MAX);
     close(fd);
-    /* Nothing below may advise to remove a folder: it is not ours. */
+    /* Checked first: no message below may advise to remove a folder, which is
+     * not ours. */
     if (is_known && S_ISDIR(info.st_mode)) {
         return tool_fail(EX_NOINPUT,
                          "'%s' is a directory: name a file for the session",
@@ -77,7 +78,7 @@ int session_source_load(const struct tool *tool, struct session_source *source,
     }
     if (from_environment && variable != NULL &&
         credentials_parse(variable, &source->credentials) != 0) {
-        return tool_usage(tool, CREDENTIALS_VARIABLE " is no ID:SECRET");
+        return tool_usage(tool, CREDENTIALS_VARIABLE " is not ID:SECRET");
     }
     return 0;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp dev: a throw-away cluster of real nodes on loopback.
+/* hasp dev: a temporary cluster of real nodes on loopback.
  *
- * Node i, from 1, lives in DIR/n<i> with its haspd.conf and has the ports
+ * Node i, from 1, has the folder DIR/n<i> with its haspd.conf, and the ports
  * P + 10 (i - 1) for clients, one more for its peers, two more for HTTP. An
  * existing configuration is kept and its client address used. The nodes are our
- * children, in process groups of their own, so that Ctrl-C reaches us alone and
- * we stop them in order; if we are killed, the kernel ends them. A node that
- * dies is left dead: to try that is what such a cluster is for. */
+ * children, in their own process groups, so that Ctrl-C reaches only us and we
+ * stop them in order; if we are killed, the kernel ends them. A node that dies
+ * is not restarted: such a cluster is for trying that. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -42,11 +42,12 @@ struct dev_node {
     char folder[PATH_MAX];
     char config[PATH_MAX];
     char log[PATH_MAX];
-    char address[64]; /* Where clients reach the node. */
-    /* Where this process reaches it: the address, or the local door. */
+    char address[64]; /* Client address of the node. */
+    /* Address that this process uses: the client address, or the admin socket.
+     */
     char asked[PATH_MAX];
     pid_t started; /* The id of its process, even after that has ended. */
-    pid_t pid;     /* 0 if it does not run. */
+    pid_t pid;     /* 0 if it is not running. */
 };
 
 struct dev {
@@ -62,7 +63,7 @@ struct dev {
     int signal_fd;
     sigset_t mask;
     bool is_stopping;
-    bool has_failed; /* A node has ended by itself. */
+    bool has_failed; /* A node has exited on its own. */
 };
 
 static int read_dev(struct dev *dev, char **argv)
@@ -103,8 +104,8 @@ static int find_folder(struct dev *dev)
                              path, strerror(errno));
         }
     }
-    /* The path is made absolute, so that the lines to be copied work in any
-     * folder. */
+    /* The path is made absolute, so that the printed lines work in any folder.
+     */
     if (realpath(path, dev->folder) == NULL ||
         strlen(dev->folder) > PATH_MAX - 64) {
         return tool_fail(EX_CANTCREAT, "cannot use the folder '%s': %s", path,
@@ -151,7 +152,8 @@ static int dev_make_folders(struct dev *dev)
     return exit_code;
 }
 
-/* Checks the ports: another's node there would be taken for one of these. */
+/* Checks the ports: another cluster's node there would be mistaken for one of
+ * ours. */
 static int check_ports(const struct dev *dev)
 {
     for (uint64_t i = 0; i < dev->count; i++) {
@@ -268,7 +270,7 @@ static void tell_death(const struct dev *dev, const struct dev_node *node,
     if (WIFEXITED(status)) {
         snprintf(how, sizeof how, "exited with %d", WEXITSTATUS(status));
     } else {
-        snprintf(how, sizeof how, "was ended by signal %d", WTERMSIG(status));
+        snprintf(how, sizeof how, "was killed by signal %d", WTERMSIG(status));
     }
     tool_fail(0,
               "node %d (%s, pid %ld) %s; its log is %s; to start it again:\n"
@@ -277,7 +279,7 @@ static void tell_death(const struct dev *dev, const struct dev_node *node,
               node->log, dev->binary, node->config);
 }
 
-/* Waits for signals until 'until_ns' and deals with them. */
+/* Waits for signals until 'until_ns' and handles them. */
 static void dev_take_signals(struct dev *dev, uint64_t until_ns)
 {
     struct signalfd_siginfo info;
@@ -300,8 +302,8 @@ static void dev_take_signals(struct dev *dev, uint64_t until_ns)
     }
 }
 
-/* A node that someone kills meanwhile is left dead, as it is later; one that
- * gives up by itself has said why in its log, and would do so again. */
+/* A node that is killed meanwhile is not restarted, nor later; one that exits
+ * has logged why, and would exit again. */
 static int wait_ready(struct dev *dev)
 {
     uint64_t end_ns = client_now_ns() + READY_MS * NS_PER_MS;
@@ -335,7 +337,7 @@ static int wait_ready(struct dev *dev)
     }
 }
 
-/* Asks the first node that runs; all of those are ready. */
+/* Asks the first running node; all running nodes are ready. */
 static int admit_demo(const struct dev *dev)
 {
     for (uint64_t i = 0; i < dev->count; i++) {
@@ -361,7 +363,8 @@ static void print_ready(const struct dev *dev)
     if (dev->tool->is_quiet) {
         return;
     }
-    fprintf(stderr, "hasp: the nodes live in %s; to use them:\n", dev->folder);
+    fprintf(stderr, "hasp: the nodes' data is in %s; to use them:\n",
+            dev->folder);
     fprintf(stderr, "  export HASP_ENDPOINTS=");
     for (uint64_t i = 0; i < dev->count; i++) {
         fprintf(stderr, "%s%s", i > 0 ? "," : "", dev->node[i].address);
@@ -397,7 +400,7 @@ static void signal_nodes(const struct dev *dev, int number)
     for (uint64_t i = 0; i < dev->count; i++) {
         if (dev->node[i].pid != 0) {
             kill(dev->node[i].pid, number);
-            /* A node that was paused must go on to receive the signal. */
+            /* A paused node must be continued to receive the signal. */
             kill(dev->node[i].pid, SIGCONT);
         }
     }

@@ -9,39 +9,39 @@
 #include <stdint.h>
 
 #define DEV_NODES_MAX 9
-#define DEV_CLUSTER "dev" /* Its name, where certificates want one. */
+#define DEV_CLUSTER "dev" /* The cluster's name, for certificates. */
 
 struct tool;
 
 struct dev_config {
     uint64_t id;    /* From 1. */
-    uint64_t count; /* Of nodes. */
-    uint64_t port;  /* For clients, of node 1. */
+    uint64_t count; /* Number of nodes. */
+    uint64_t port;  /* Client port of node 1. */
     const char *folder;
-    bool is_secure; /* All ports want TLS, and access is required. */
+    bool is_secure; /* All ports require TLS, and clients must authenticate. */
 };
 
-/* Writes the configuration 'path', or keeps the one that is there; tells the
- * address for clients that stands in it. 0 or an exit code, explained. */
+/* Writes the configuration 'path', or keeps an existing one; returns the
+ * client address that it contains. 0 or an exit code, explained. */
 int dev_config_make(const char *path, const struct dev_config *config,
                     char ret_address[64]);
 
 /* --- With --secure (dev_secure.c); 0 or an exit code, explained ------------
  */
 
-/* Whether what the folder has is of the kind that is asked for. */
+/* Checks that an existing folder matches --secure. 0 or an exit code. */
 int dev_secure_check(const char *folder, bool is_secure);
-/* Makes in 'folder'/certs what is missing: the CA, the nodes, admin. */
+/* Creates what is missing in 'folder'/certs: the CA, the nodes, admin. */
 int dev_secure_certify(const struct tool *tool, const char *folder,
                        uint64_t count);
-/* Makes role, user and certificate of 'demo', if there is no such certificate.
- * 'door' is the data directory of a node that serves. */
+/* Creates role, user and certificate of 'demo', unless that certificate
+ * exists. 'door' is the data directory of a running node. */
 int dev_secure_admit(const struct tool *tool, const char *folder,
                      const char *door);
-/* Prints the lines to be copied; 'address' is a node's, for clients. */
+/* Prints the lines to copy; 'address' is the client address of a node. */
 void dev_secure_print(const char *folder, const char *address);
 
-/* Removes a folder and all in it; links are not followed. */
+/* Removes a folder and its contents; does not follow links. */
 void dev_remove_folder(const char *path);
 
 #endif /* HASP_CMD_HASP_DEV_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp dev --secure: what is not there yet is made, by 'hasp cert' and by the
- * local door. The certificate of 'demo' comes last, so that who shows it is
- * known; where it is, role and user are left as they have become. */
+/* hasp dev --secure: creates what is missing, by 'hasp cert' and through the
+ * admin socket. The certificate of 'demo' is created last: once it exists,
+ * role and user exist, too, and are left as the user has changed them. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,13 +100,13 @@ void dev_secure_print(const char *folder, const char *address)
 {
     const char *colon = strrchr(address, ':');
     fprintf(stderr,
-            "hasp: as " DEMO ", who has the rights " DEMO_GRANT ":\n"
+            "hasp: as " DEMO ", which has the rights " DEMO_GRANT ":\n"
             "  export HASP_TLS=%s/certs/user-" DEMO "\n"
             "  hasp run " DEMO "/x -- echo done under the lock\n"
             "  redis-cli -p %s --tls --cacert %s/certs/ca.crt"
             " --cert %s/certs/user-" DEMO "/client.crt"
             " --key %s/certs/user-" DEMO "/client.key\n"
-            "hasp: as admin, who may do everything:\n"
+            "hasp: as admin, which has all rights:\n"
             "  export HASP_TLS=%s/certs/user-admin\n"
             "  hasp status\n",
             folder, colon == NULL ? address : colon + 1, folder, folder, folder,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Texts for one use: each macro gives one in a buffer of its own, which lives
- * as long as the block in which it stands. */
+/* Texts for one use: each macro returns one in its own buffer, which lives as
+ * long as the enclosing block. */
 
 #ifndef HASP_CMD_HASP_FORMAT_H
 #define HASP_CMD_HASP_FORMAT_H
@@ -13,14 +13,14 @@
 #include "base/duration.h"
 
 #define NUMBER_TEXT_SIZE 24
-/* The server takes names of at most 128 bytes. */
+/* The server accepts names of at most 128 bytes. */
 #define NAME_TEXT_SIZE 129
 #define CLOCK_TEXT_SIZE 16
 #define CANNOT_TEXT_SIZE 600
 
 #define NUMBER(n) format_number(n, (char[NUMBER_TEXT_SIZE]){""})
 #define DURATION(ms) duration_format(ms, (char[DURATION_TEXT_SIZE]){""})
-/* Who does this, for the logs of the nodes: "user@host". */
+/* The user of this process, for the logs of the nodes: "user@host". */
 #define USER format_user((char[NAME_TEXT_SIZE]){""})
 /* "user@host:pid", the name of a session. */
 #define PROCESS format_process((char[NAME_TEXT_SIZE]){""})
@@ -30,7 +30,7 @@
 #define CANNOT(verb, name) \
     format_failure(verb, name, (char[CANNOT_TEXT_SIZE]){""})
 
-/* The functions behind them; each gives 'out'. */
+/* The functions of these macros; each returns 'out'. */
 const char *format_number(uint64_t number, char out[NUMBER_TEXT_SIZE]);
 const char *format_user(char out[NAME_TEXT_SIZE]);
 const char *format_process(char out[NAME_TEXT_SIZE]);
@@ -38,7 +38,7 @@ const char *format_clock(time_t time, char out[CLOCK_TEXT_SIZE]);
 const char *format_failure(const char *verb, const char *name,
                            char out[CANNOT_TEXT_SIZE]);
 
-/* Adds a word so that a shell takes it as it is. */
+/* Adds a word, quoted so that a shell reads it unchanged. */
 void format_quoted(struct buffer *out, const char *word);
 
 #endif /* HASP_CMD_HASP_FORMAT_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp acquire, convert, release, note: locks for a script, whose session
- * outlives each of its commands. */
+/* hasp acquire, convert, release, note: locks for a script; the session
+ * outlives each of the commands. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ static void hold_print_quoted(const char *text)
     fwrite(quoted.data, 1, quoted.size, stdout);
 }
 
-/* Prints lines for eval; of several locks each has a line in the variable. */
+/* Prints lines for eval; with several locks the variable has a line for each.
+ */
 static void print_export(json_t *locks, const char *credentials, bool is_filed)
 {
     json_t *lock;
@@ -47,7 +48,7 @@ static void print_export(json_t *locks, const char *credentials, bool is_filed)
     putchar('\n');
 }
 
-/* With 'is_filed' the secret stands only in its file. */
+/* With 'is_filed' the secret is only in its file. */
 static void print_acquired(const struct tool *tool,
                            const struct acquire_options *options,
                            const struct hasp_hold *hold,
@@ -88,8 +89,8 @@ static void print_acquired(const struct tool *tool,
     }
 }
 
-/* Acquires in the given session, or in a new one, whose credentials go to the
- * file. */
+/* Acquires in the given session, or in a new one, whose credentials are
+ * written to the file. */
 static int acquire_as(struct tool *tool, const struct acquire_options *options,
                       const struct session_source *source, bool is_new_file,
                       bool is_export)
@@ -124,7 +125,7 @@ static int acquire_as(struct tool *tool, const struct acquire_options *options,
     }
     print_acquired(tool, options, acquired.hold, credentials,
                    source->path != NULL, is_export);
-    /* Detaching renews the lease, of which a wait may have used a part. */
+    /* Detaching renews the lease, since a wait may have used part of it. */
     error = hasp_detach(acquired.session);
     return error == 0 ? 0
                       : tool_hasp_error(tool, error,
@@ -156,8 +157,8 @@ int run_acquire(struct tool *tool, char **argv)
     }
     if (exit_code == 0 && options.is_durable &&
         source.credentials.session != 0) {
-        exit_code = tool_usage(tool, "--durable opens a session of its own: "
-                                     "give no other one");
+        exit_code = tool_usage(tool, "--durable opens its own session: drop "
+                                     "--session and --session-file");
     }
     if (exit_code == 0) {
         exit_code = acquire_as(tool, &options, &source, is_new_file, is_export);
@@ -173,8 +174,8 @@ static int need_session(const struct tool *tool, struct session_source *source)
     int exit_code = session_source_load(tool, source, true);
     return exit_code != 0 || source->credentials.session != 0
                ? exit_code
-               : tool_usage(tool, "which session? give --session-file FILE, "
-                                  "--session ID:SECRET as 'hasp acquire' "
+               : tool_usage(tool, "missing session: give --session-file FILE, "
+                                  "or --session ID:SECRET as 'hasp acquire' "
                                   "printed it, or use 'hasp acquire --export'");
 }
 
@@ -294,7 +295,7 @@ int run_release(struct tool *tool, char **argv)
         words[n++] = owner;
     }
     if (token != NULL) {
-        /* Locks that were acquired at once have one token. */
+        /* Locks that were acquired at once share one token. */
         words[n++] = count > 1 ? "TOKENS" : "TOKEN";
         for (uint64_t i = 0; i < count; i++) {
             words[n++] = token;
@@ -340,13 +341,13 @@ int run_object(struct tool *tool, char **argv)
                                   message != NULL ? "MESSAGE" : NULL, message),
                             CANNOT("keep", argv[1]), &kept);
     if (exit_code == 0 && value_number(kept, "") == 0) {
-        tool_say(tool, "nobody was about to break '%s'", argv[1]);
+        tool_say(tool, "no break of '%s' is pending", argv[1]);
     }
     return exit_code;
 }
 
-/* Looks for the hold of this name and owner on a page of the session's holds;
- * false: it may be on the next one. */
+/* Searches a page of the session's holds for this name and owner; false:
+ * continue on the next page. */
 static bool find_on_page(json_t *holds, const char *name, const char *owner,
                          uint64_t *ret_token)
 {
@@ -356,7 +357,7 @@ static bool find_on_page(json_t *holds, const char *name, const char *owner,
     size_t i;
     json_array_foreach (holds, i, hold) {
         if (!json_equal(value_at(hold, "lock"), lock)) {
-            return true; /* Longer names stand behind it. */
+            return true; /* Longer names follow it. */
         }
         if (json_equal(value_at(hold, "owner"), tag)) {
             *ret_token = value_number(hold, "token");
@@ -370,7 +371,8 @@ static bool find_on_page(json_t *holds, const char *name, const char *owner,
 static int find_token(struct tool *tool, const char *name, const char *owner,
                       uint64_t *ret_token)
 {
-    AUTO(buffer_done) struct buffer cursor = {0}; /* It may have any bytes. */
+    AUTO(buffer_done)
+    struct buffer cursor = {0}; /* A cursor can have any bytes. */
     AUTO(query_done) struct query query = {0};
     bool is_over = false;
     *ret_token = 0;

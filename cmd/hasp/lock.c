@@ -38,7 +38,7 @@ static const struct view_field asked_fields[] = {
     {0},
 };
 
-/* Prints why the hold has no lease, and who takes it. */
+/* Prints why the hold has no lease, and who is breaking it. */
 static void print_durable(json_t *holder)
 {
     json_t *break_left = value_at(holder, "break_left_ms");
@@ -59,7 +59,8 @@ static void print_durable(json_t *holder)
     }
 }
 
-/* How many the answer has left out; it says so if there are any. */
+/* The number of records that the answer omitted; prints it if there are any.
+ */
 static uint64_t count_more(json_t *lock, const char *key)
 {
     return value_at(lock, key) != NULL ? value_number(lock, key) : 0;
@@ -117,7 +118,7 @@ static void print_lock(json_t *lock)
     print_more(lock, "more_waiters", "waiters");
 }
 
-/* Adds the holders and waiters that the first answer has left out. */
+/* Adds the holders and waiters that the first answer omitted. */
 static int add_rest(struct tool *tool, const char *name, json_t *lock)
 {
     static const char *const lists[] = {"holders", "queue"};
@@ -203,7 +204,7 @@ int run_please(struct tool *tool, char **argv)
         output_rows(tool->format, asked_fields, holders);
     }
     if (json_array_size(holders) == 0) {
-        tool_say(tool, "nobody holds '%s', so nobody was asked", argv[1]);
+        tool_say(tool, "nobody holds '%s': no request was sent", argv[1]);
     }
     return 0;
 }

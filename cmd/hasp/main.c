@@ -43,11 +43,12 @@ static void print_help(FILE *out)
         }
         fprintf(out, "  %-17s %s\n", s->name, s->summary);
     }
-    fputs("\nhasp help SUBCOMMAND tells more; options may stand anywhere. Data "
-          "goes to\nstdout, talk to stderr. Exit codes: 64 usage, 65 no such "
-          "thing, 66 a file that\ncannot be read, 69 no leader or no node, 70 "
-          "storage error, 73 exists already,\n75 not acquired in time, 76 not "
-          "a node of hasp, 77 denied, 78 configuration,\n79 lock lost.\n",
+    fputs("\nhasp help SUBCOMMAND prints more; options can appear anywhere. "
+          "Data goes to\nstdout, messages to stderr. Exit codes: 64 usage, 65 "
+          "no such thing, 66 a file\nthat cannot be read, 69 no leader or no "
+          "node, 70 storage error, 73 exists\nalready, 75 not acquired in "
+          "time, 76 not a hasp node, 77 denied,\n78 configuration, 79 lock "
+          "lost.\n",
           out);
 }
 
@@ -152,8 +153,8 @@ static int unknown_subcommand(char **argv)
                   is_group ? argv[0] : "", is_group ? " " : "", word,
                   is_group ? argv[0] : "", is_group ? " " : "", nearest);
     } else if (is_group) {
-        tool_fail(0, "unknown subcommand '%s %s'; there are: %s", argv[0], word,
-                  (const char *)list.data);
+        tool_fail(0, "unknown subcommand '%s %s'; use one of: %s", argv[0],
+                  word, (const char *)list.data);
     } else {
         tool_fail(0, "unknown subcommand '%s'; see: hasp help", word);
     }
@@ -199,25 +200,25 @@ int tool_help(const struct tool *tool, bool is_version)
     return -1;
 }
 
-/* Makes the local door the only endpoint. */
+/* Makes the admin socket the only endpoint. */
 static int read_socket(struct tool *tool)
 {
     char *folder = realpath(tool->socket_text, NULL);
     if (tool->endpoints_text != NULL && tool->endpoints.count == 0) {
         free(folder);
-        return tool_fail(EX_USAGE, "--socket asks the node of that directory "
-                                   "alone: leave out -e");
+        return tool_fail(EX_USAGE,
+                         "--socket names the only node to ask: drop -e");
     }
     if (tool->secret_text != NULL) {
         free(folder);
-        return tool_fail(EX_USAGE, "--socket is a door where nobody is asked "
-                                   "who he is: leave out --secret-file");
+        return tool_fail(
+            EX_USAGE, "--socket needs no authentication: drop --secret-file");
     }
     if (folder == NULL) {
         return tool_fail(EX_NOINPUT, "--socket: '%s': %s", tool->socket_text,
                          strerror(errno));
     }
-    tool->endpoints_text = folder; /* Kept for as long as the tool runs. */
+    tool->endpoints_text = folder; /* Kept until the tool exits. */
     return 0;
 }
 

@@ -10,7 +10,7 @@
 #include "base/roff.h"
 #include "cmd/hasp/tool.h"
 
-/* Of a subcommand, or of a group of them: a heading, and paragraphs. */
+/* For each subcommand or group: a heading, and paragraphs. */
 EMBED_TEXT(hasp_notes, "cmd/hasp/notes.txt");
 
 struct term {
@@ -22,29 +22,30 @@ static const struct term exit_codes[] = {
     {"0", "Done, or yes."},
     {"1", "No (hasp check)."},
     {"64", "Wrong usage."},
-    {"65", "What was named does not exist or does not fit."},
-    {"69", "No leader, no node, no answer."},
-    {"70", "The disk failed, or what is on it is bad (hasp snapshot)."},
-    {"73", "What would be made is there already (hasp snapshot)."},
-    {"75", "Not acquired in time; -E changes it. Of member add: not finished."},
-    {"76", "What answers is no node of hasp."},
+    {"65", "A name does not exist, or a value does not fit."},
+    {"69", "No leader, no node or no answer."},
+    {"70", "The disk failed, or its data is corrupt (hasp snapshot)."},
+    {"73", "The output exists already (hasp snapshot)."},
+    {"75", "Not acquired in time (-E changes it); member add did not finish in "
+           "time."},
+    {"76", "The peer is not a hasp node."},
     {"77", "Denied."},
     {"78", "Wrong configuration."},
-    {"79",
-     "The lock was lost; the command was stopped before it could pass on."},
-    {"other", "The status of the command of hasp run."},
+    {"79", "The lock was lost; the command was stopped before the lock could "
+           "pass on."},
+    {"other", "The exit status of the command of hasp run."},
 };
 
 static const struct term variables[] = {
     {"HASP_ENDPOINTS", "The nodes, as for -e."},
     {"HASP_LOCK, HASP_TOKEN, HASP_SESSION",
      "Set for the command of hasp run: the name of the lock, the token of the "
-     "hold, the number of the session. Of several locks each has a line."},
+     "hold, the number of the session. With several locks, one line for each."},
     {"HASP_CREDENTIALS", "ID:SECRET of a session; see hasp acquire."},
     {"HASP_RUNS",
      "Set for the command of hasp run: one entry for it and for each hasp run "
      "around it."},
-    {"NO_COLOR", "No colours, if it is set and not empty."},
+    {"NO_COLOR", "If set and not empty: no colours."},
 };
 
 struct bytes manual_notes(const char *name)
@@ -73,8 +74,8 @@ static bool is_same_group(const struct subcommand *a,
 
 /* --- The manual page ------------------------------------------------------ */
 
-/* Puts an option and its meaning, which are two blanks apart; or the meaning
- * goes on from the line before. */
+/* Puts an option and its meaning, which are two blanks apart; or the
+ * continuation of a meaning. */
 static void put_option(const char *line, size_t size)
 {
     size_t from = 0, end;
@@ -159,13 +160,19 @@ static void manual_put_terms(const struct term *terms, size_t count)
 void manual_print(void)
 {
     roff_put_title(stdout, "HASP", 1, "User Commands");
-    puts(".SH NAME\nhasp \\- locks of a hasp cluster, for people and scripts\n"
-         ".SH SYNOPSIS\n.B hasp\n[\\fIoptions\\fR] \\fIsubcommand\\fR "
-         "[\\fIarguments\\fR]\n.SH DESCRIPTION\n"
+    puts(".SH NAME\n"
+         "hasp \\- locks of a hasp cluster, for people and scripts\n"
+         ".SH SYNOPSIS\n"
+         ".B hasp\n"
+         "[\\fIoptions\\fR] \\fIsubcommand\\fR [\\fIarguments\\fR]\n"
+         ".SH DESCRIPTION\n"
          "hasp talks to the nodes of a cluster (haspd). Results go to stdout, "
-         "talk goes to\nstderr. Times are written 500ms, 10s, 2m or 1h; a bare "
-         "number is seconds. Options may\nstand anywhere, those for\n.B hasp "
-         "run\nbefore the command; -- ends them.\n"
+         "messages to\n"
+         "stderr. Times are written 500ms, 10s, 2m or 1h; a bare number is "
+         "seconds. Options can\n"
+         "appear anywhere, those for\n"
+         ".B hasp run\n"
+         "before the command; -- ends them.\n"
          ".SH OPTIONS");
     manual_put_options(tool_options_text);
     puts(".SH SUBCOMMANDS");
@@ -182,12 +189,27 @@ void manual_print(void)
     manual_put_terms(exit_codes, sizeof exit_codes / sizeof exit_codes[0]);
     puts(".SH ENVIRONMENT");
     manual_put_terms(variables, sizeof variables / sizeof variables[0]);
-    puts(".SH EXAMPLES\nA cluster to try things with, and a job that never "
-         "runs twice at a time:\n.PP\n.nf\n.RS\nhasp dev &\n"
+    puts(".SH EXAMPLES\n"
+         "A cluster to try things with, and a job that never runs twice at a "
+         "time:\n"
+         ".PP\n"
+         ".nf\n"
+         ".RS\n"
+         "hasp dev &\n"
          "hasp run nightly\\-backup \\-\\- /usr/local/bin/backup\n"
-         "hasp why nightly\\-backup\n.RE\n.fi\n"
-         ".PP\nIn cron: do not wait, and be quiet if another machine is at "
-         "it:\n.PP\n.nf\n.RS\nhasp \\-q run \\-n \\-E 0 nightly\\-backup "
-         "/usr/local/bin/backup\n.RE\n.fi\n"
-         ".SH SEE ALSO\n.BR flock (1),\n.BR hasp (3)");
+         "hasp why nightly\\-backup\n"
+         ".RE\n"
+         ".fi\n"
+         ".PP\n"
+         "In cron: do not wait, and be quiet if another machine already runs "
+         "it:\n"
+         ".PP\n"
+         ".nf\n"
+         ".RS\n"
+         "hasp \\-q run \\-n \\-E 0 nightly\\-backup /usr/local/bin/backup\n"
+         ".RE\n"
+         ".fi\n"
+         ".SH SEE ALSO\n"
+         ".BR flock (1),\n"
+         ".BR hasp (3)");
 }

@@ -11,7 +11,7 @@
 #include "cmd/hasp/nodes.h"
 
 #define CHANGE_MS 20000
-/* How long to wait before looking for the leader again. */
+/* Pause before the next search for the leader. */
 #define PAUSE_US 50000
 
 static const struct view_field member_fields[] = {
@@ -25,12 +25,12 @@ static const struct view_field member_fields[] = {
     {0},
 };
 
-/* How long an election may take before the members are listed without a
+/* Time allowed for an election; after it the members are listed without a
  * leader. */
 #define ELECTION_MS 2000
 
-/* The leader's own status, even if it is not among the endpoints; NULL if it is
- * not found in time. */
+/* The leader's own status, even if it is not an endpoint; NULL if it is not
+ * found in time. */
 static json_t *status_of_leader(struct tool *tool, uint64_t deadline_ns)
 {
     for (;;) {
@@ -46,7 +46,7 @@ static json_t *status_of_leader(struct tool *tool, uint64_t deadline_ns)
     }
 }
 
-/* The status of the node that knows most, if there is no leader. */
+/* The status of the node with the most recent state, if there is no leader. */
 static json_t *status_of_best(struct tool *tool)
 {
     json_auto_t *nodes = nodes_ask(tool, NODES_MEMBERS);
@@ -58,22 +58,23 @@ static json_t *status_of_best(struct tool *tool)
     return json_incref(best);
 }
 
-/* Names the directories that are no member's, though they still dial. */
+/* Prints the data directories that do not belong to a member but still
+ * connect. */
 static void tell_replaced(struct tool *tool, json_t *status)
 {
     size_t i;
     json_t *one;
     json_array_foreach (value_at(status, "replaced"), i, one) {
         tool_say(tool,
-                 "a node with the number %" PRIu64
+                 "a node with id %" PRIu64
                  " and the data directory %s, which is not a member's, tries "
                  "to connect: stop it, and delete that directory",
                  value_number(one, "id"), value_text(one, "incarnation"));
     }
 }
 
-/* Lists the members as the leader sees them, since only it knows how far the
- * others are. */
+/* Lists the members as the leader sees them, since only it knows the others'
+ * progress. */
 int run_member_list(struct tool *tool, char **argv)
 {
     uint64_t by_ns = client_now_ns() + ELECTION_MS * NS_PER_MS;
@@ -99,8 +100,8 @@ int run_member_list(struct tool *tool, char **argv)
     if (!nodes_is_leader(status)) {
         tool_fail(0,
                   "no leader answers: this is what node %" PRIu64
-                  " (%s) knows; members that it does not hear may be running, "
-                  "and it may have missed the newest change of members",
+                  " (%s) knows; members that it does not hear might be "
+                  "running, and it might lack the latest change of members",
                   value_number(status, "node"), value_text(status, "endpoint"));
     }
     return 0;
@@ -111,10 +112,10 @@ static bool parse_id(const char *text, uint64_t *ret_id)
     return parse_number(text, ret_id) && *ret_id > 0 && *ret_id <= INT64_MAX;
 }
 
-/* The status of the node to be asked for a change: the leader, since the answer
- * of a member that is being removed could be lost with its connection, and
- * asking again would find it gone. By the local door it is the node behind that
- * whoever leads: elsewhere one would be somebody else, or nobody. */
+/* The status of the node to ask for a change. This is the leader: a member
+ * that is being removed could lose its connection before it answers, and a
+ * repeated request would not find the member. With --socket it is the node of
+ * the socket, whoever leads: at another node the user would be different. */
 static json_t *status_of_asked(struct tool *tool)
 {
     json_t *status = NULL;
@@ -126,9 +127,9 @@ static json_t *status_of_asked(struct tool *tool)
     return value_text(status, "error")[0] == '\0' ? json_incref(status) : NULL;
 }
 
-/* Sends the change there, and explains a failure. A new member catches up
- * before it is answered, which takes longer than other answers. 'id': a member
- * that is to change or go; 0: that goes without saying. */
+/* Sends the change there, and explains a failure. A new member has to catch up
+ * before the answer, which takes longer than other answers. 'id' is the member
+ * to change or remove; 0: the text needs no member. */
 static int member_change(struct tool *tool, const char *const *words,
                          uint64_t id)
 {
@@ -150,8 +151,7 @@ static int member_change(struct tool *tool, const char *const *words,
     int error = tool_send(tool->client, words, &options, NULL);
     if (error == HASP_EREPLY &&
         strcmp(client_code(tool->client), "BADARG") == 0) {
-        /* The fault lies with the members, not with the words of the command.
-         */
+        /* The members are at fault, not the usage. */
         return tool_fail(EX_DATAERR,
                          "%s: %s; see: hasp member list, hasp help member",
                          what, client_why(tool->client));
@@ -165,8 +165,7 @@ static int member_change(struct tool *tool, const char *const *words,
     return 0;
 }
 
-/* True for "HOST:PORT,HOST:PORT", of which the cluster would believe anything.
- */
+/* True for "HOST:PORT,HOST:PORT". Checked here, since the cluster does not. */
 static bool is_pair_of_addresses(const char *text)
 {
     struct endpoint endpoint;
@@ -227,7 +226,7 @@ int run_member_change(struct tool *tool, char **argv)
     if (exit_code != 0 || revoked == NULL) {
         return exit_code;
     }
-    /* The client is of the former leader, which may have gone. */
+    /* The connection is to the former leader, which may be down. */
     client_free(tool->client);
     tool->client = NULL;
     return tool_revoke(tool, revoked);
@@ -259,8 +258,8 @@ int run_member_add(struct tool *tool, char **argv)
     }
     if (!is_standby && isatty(STDERR_FILENO)) {
         tool_say(tool,
-                 "waiting until member %" PRIu64 " has caught up; how far it "
-                 "is: hasp member list",
+                 "waiting until member %" PRIu64
+                 " has caught up; for its progress: hasp member list",
                  id);
     }
     const char *words[] = {"RAFT.ADD", argv[1], argv[2], "BY", USER,
@@ -276,8 +275,9 @@ int run_member_add(struct tool *tool, char **argv)
     exit_code = member_change(tool, words, 0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,
-                 "member %" PRIu64 " has to run and to reach the others; "
-                 "whether it was added, and how far it is: hasp member list",
+                 "member %" PRIu64
+                 " must run and reach the others; whether it was added, and "
+                 "its progress: hasp member list",
                  id);
     }
     return exit_code;

@@ -15,7 +15,7 @@
 #include "base/minmax.h"
 #include "client/thread.h"
 
-/* How long to wait for nodes that may know better, since a leader that has
+/* How long to wait for nodes with a newer term, since a leader that has
  * answered may have been deposed. */
 #define HEDGE_MS 150
 /* The named nodes, and the members that they name. */
@@ -24,15 +24,16 @@
 
 struct nodes;
 
-/* One node that is asked, on a thread of its own. */
+/* One node that is asked, on its own thread. */
 struct ask {
     struct nodes *nodes;
     struct endpoint endpoint;
-    uint64_t member; /* The member that it was found as; 0 if it was named. */
+    uint64_t
+        member; /* Id of the member that it was found as; 0 if it was named. */
     pthread_t thread;
     bool has_thread;
     bool is_done;   /* 'status' is set. */
-    bool is_looked; /* The nodes that it names have been asked. */
+    bool is_looked; /* The nodes that it names were asked. */
     json_t *status;
 };
 
@@ -40,8 +41,8 @@ struct nodes {
     struct shown *shown;
     uint64_t timeout_ms;
     enum nodes_scope scope;
-    int stop_fd; /* Readable when no answer is waited for any more. */
-    /* Guards what the threads write: is_done and status. */
+    int stop_fd; /* Readable when no answer is awaited. */
+    /* Protects what the threads write: is_done and status. */
     pthread_mutex_t mutex;
     pthread_cond_t done;
     uint32_t count;
@@ -60,13 +61,13 @@ static json_t *nodes_status_of(struct ask *ask)
     client_set_interrupt(client, ask->nodes->stop_fd);
     int error = tool_send(client, WORDS("RAFT.STATUS"), &options, &status);
     if (error != 0) {
-        /* The client speaks of all its endpoints: "what (each one: why)". Here
-         * it has one. */
+        /* The client names all its endpoints: "what (each one: why)". Here it
+         * has one. */
         const char *why = strchr(client_why(client), '(');
         why = why == NULL ? client_why(client) : why + 1;
         size_t size = strlen(why);
         size -= size > 0 && why[size - 1] == ')';
-        /* What it says instead of an answer, if it is there at all. */
+        /* The reason in place of a status, if the node exists. */
         bool is_there = error != HASP_ECONNECT && error != HASP_ETIMEDOUT;
         status = json_pack("{s:s, s:s%}", "role",
                            is_there ? "refuses" : "unreachable", "error", why,
@@ -154,7 +155,7 @@ static void nodes_follow(struct nodes *nodes, json_t *status)
     }
 }
 
-/* Looks at all answers so far; true if a node has yet to answer. */
+/* Processes all answers so far; true if a node has yet to answer. */
 static bool nodes_look(struct nodes *nodes, bool *ret_leader)
 {
     bool is_waiting = false;
@@ -206,8 +207,8 @@ static bool has_answered(const struct ask *ask)
     return value_text(ask->status, "error")[0] == '\0';
 }
 
-/* It was found, not named, and somebody else's answer says more: the same node
- * under another address, or a newer configuration, without this member. */
+/* True if it was found, not named, and another answer replaces it: the same
+ * node under another address, or a newer configuration without this member. */
 static bool is_superfluous(const struct nodes *nodes, uint32_t at, json_t *best)
 {
     const struct ask *ask = &nodes->ask[at];
@@ -227,7 +228,7 @@ static bool is_superfluous(const struct nodes *nodes, uint32_t at, json_t *best)
            best != NULL && nodes_member(best, id) == NULL;
 }
 
-/* The number of the member with this client address; 0 if none has it. */
+/* Id of the member with this client address; 0 if there is none. */
 static uint64_t id_at(json_t *status, const char *address)
 {
     json_t *member;
@@ -241,8 +242,8 @@ static uint64_t id_at(json_t *status, const char *address)
     return 0;
 }
 
-/* Marks nodes of another cluster than the first one's: two may be mixed up
- * among the endpoints, or by an address that stands in the log. */
+/* Marks nodes of another cluster than the first one's: the endpoints may name
+ * two clusters, or the log may contain a stale address. */
 static void mark_foreign(const struct nodes *nodes)
 {
     const char *cluster = "";
@@ -297,7 +298,7 @@ static struct nodes *nodes_make(const struct tool *tool, enum nodes_scope scope)
     return nodes;
 }
 
-/* Gives up the nodes that have not answered by now. */
+/* Gives up on the nodes that have not answered by now. */
 static void nodes_stop(struct nodes *nodes)
 {
     uint64_t one = 1;
@@ -333,8 +334,8 @@ json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
     return list;
 }
 
-/* The text of a node that has answered, or NULL; '*ret_open' if others may yet
- * answer. The caller holds the mutex. */
+/* The text of a node that has answered, or NULL; '*ret_open' if others can
+ * still answer. The caller holds the mutex. */
 static const char *find_answer(const struct nodes *nodes, bool *ret_open)
 {
     *ret_open = false;

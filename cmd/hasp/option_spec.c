@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Reads a line of the description; false if it is about no option. */
+/* Reads a line of the description; false if it does not describe an option. */
 static bool option_spec_read_line(const char *line,
                                   struct option_spec *ret_option)
 {

@@ -14,7 +14,7 @@
 #include "cmd/hasp/option_spec.h"
 #include "cmd/hasp/tool.h"
 
-/* The state of reading. */
+/* State of the parser. */
 struct options_reading {
     struct tool *tool;
     const char *texts[2];            /* The descriptions of both. */
@@ -35,7 +35,7 @@ void options_nearest(const char *word, const char *words, char *ret_nearest,
         size_t length = strcspn(words, " ");
         snprintf(one, sizeof one, "%.*s", (int)length, words);
         unsigned cost = word_distance(word, one);
-        /* A word that was begun and not ended stands for this one. */
+        /* A prefix counts as an exact match. */
         if (strlen(word) > 1 && strncmp(word, one, strlen(word)) == 0) {
             cost = 0;
         }
@@ -143,8 +143,7 @@ static int options_take(const struct options_reading *reading,
         return 0;
     case OPTION_LIST:
         if (list->count == OPTION_LIST_MAX) {
-            return tool_usage(reading->tool, "--%s is given too often",
-                              row->name);
+            return tool_usage(reading->tool, "too many --%s", row->name);
         }
         list->text[list->count++] = text;
         return 0;
@@ -194,8 +193,7 @@ static void check_rows(const struct options_reading *reading)
     }
 }
 
-/* Takes an option; 'value' is what stands behind it in the same word, or NULL.
- */
+/* Reads an option; 'value' is the rest of the same word, or NULL. */
 static int take_option(struct options_reading *reading,
                        const struct option_row *row,
                        const struct option_spec *option, const char *word,
@@ -214,7 +212,7 @@ static int take_option(struct options_reading *reading,
     return options_take(reading, row, option, value);
 }
 
-/* Takes "--name" or "--name=value". */
+/* Reads "--name" or "--name=value". */
 static int take_long(struct options_reading *reading, char *word)
 {
     char *value = strchr(word, '=');
@@ -229,7 +227,7 @@ static int take_long(struct options_reading *reading, char *word)
                        value != NULL ? value + 1 : NULL);
 }
 
-/* Takes letters such as "-n", "-sn", "-w5" and "-w 5". */
+/* Reads letters such as "-n", "-sn", "-w5" and "-w 5". */
 static int take_letters(struct options_reading *reading, char *word)
 {
     int exit_code = 0;
@@ -252,7 +250,7 @@ static int take_letters(struct options_reading *reading, char *word)
 
 /* --- The whole ------------------------------------------------------------ */
 
-/* Complains of the missing i-th operand, by its name in the line of usage. */
+/* Reports the missing i-th operand, by its name in the usage line. */
 static int options_missing(const struct tool *tool, size_t i)
 {
     const char *at = tool->subcommand->arguments;

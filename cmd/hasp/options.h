@@ -2,12 +2,11 @@
 
 /* Options of subcommands: one parser for all.
  *
- * Which options there are, their letters and the words to choose from stand in
- * the table of subcommands (option_spec.h). A row says what kind of value one
- * of them takes and where the value goes. Options and operands may stand in any
- * order, "--" ends the options, and the options of hasp itself (-e, -o, -t, -q)
- * may stand among those of the subcommand. What is wrong is said in one line,
- * with the nearest name there is. */
+ * The table of subcommands has the options, their letters and the words to
+ * choose from (option_spec.h). A row has the kind of an option's value and the
+ * variable for it. Options and operands can appear in any order, "--" ends the
+ * options, and the options of hasp itself (-e, -o, -t, -q) can appear among
+ * those of the subcommand. An error is one line, with the nearest name. */
 
 #ifndef HASP_CMD_HASP_OPTIONS_H
 #define HASP_CMD_HASP_OPTIONS_H
@@ -19,12 +18,12 @@
 struct tool;
 
 enum option_kind {
-    OPTION_FLAG,   /* bool: no value, sets it. */
+    OPTION_FLAG,   /* bool, set to true; no value. */
     OPTION_TEXT,   /* char *, into argv. */
-    OPTION_LIST,   /* struct option_list: may come again. */
+    OPTION_LIST,   /* struct option_list; repeatable. */
     OPTION_NUMBER, /* uint64_t, from 'min' to 'max'. */
-    OPTION_TIME,   /* uint64_t of milliseconds, likewise. */
-    OPTION_CHOICE, /* int: which of the words of "table|json|plain". */
+    OPTION_TIME,   /* uint64_t of milliseconds, from 'min' to 'max'. */
+    OPTION_CHOICE, /* int: index of the word in "table|json|plain". */
 };
 
 #define OPTION_LIST_MAX 64
@@ -37,25 +36,26 @@ struct option_list {
 struct option_row {
     const char *name; /* Without the hyphens; NULL ends the table. */
     enum option_kind kind;
-    void *value;       /* Untouched if the option does not come. */
+    void *value;       /* Unchanged if the option is not given. */
     uint64_t min, max; /* max 0: no limit. */
 };
 
-/* Reads the words after argv[0], up to a NULL; afterwards argv[1] and so on are
- * the operands, 'min' to 'max' of them, and a NULL behind them. 'rows' has each
- * option that the subcommand is described with, maybe more, which are then not
- * taken; NULL: it has none. 0 or an exit code, explained. */
+/* Reads the words after argv[0], up to a NULL. Afterwards argv[1] and so on
+ * are the operands, 'min' to 'max' of them, followed by a NULL. 'rows' has a
+ * row for each option in the subcommand's description (NULL: it has none);
+ * rows of options that are not described are ignored. Returns 0 or an exit
+ * code, explained. */
 int options_read(struct tool *tool, char **argv, const struct option_row *rows,
                  size_t min, size_t max);
-/* Likewise for a subcommand without options of its own, whose operands are the
- * words of its line of usage. */
+/* The same for a subcommand without its own options, whose operands are the
+ * words of its usage line. */
 int options_read_operands(struct tool *tool, char **argv);
-/* Likewise with any number of operands from 'min' on; options end at the
- * 'min'th one: what follows belongs to somebody else. */
+/* The same with 'min' or more operands; options end at the 'min'th one, and
+ * what follows belongs to another program. */
 int options_read_before(struct tool *tool, char **argv,
                         const struct option_row *rows, size_t min);
 
-/* The word of 'words' (separated by blanks) that 'word' was meant to be; "" if
+/* The word of 'words' (separated by blanks) that is nearest to 'word'; "" if
  * none is near. */
 void options_nearest(const char *word, const char *words, char *ret_nearest,
                      size_t size);

@@ -20,7 +20,7 @@ int run_session_show(struct tool *tool, char **argv)
     char what[80];
     json_auto_t *session = NULL;
     uint64_t id;
-    /* A secret behind the number is not needed, and is not sent. */
+    /* A secret after the number is not needed, and is not sent. */
     if (!bytes_to_u64(bytes_of(argv[1], strcspn(argv[1], ":")), &id)) {
         return tool_usage(tool, "invalid session '%s': use its number",
                           argv[1]);
@@ -34,8 +34,8 @@ int run_session_show(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* Acts for a session whose credentials stand in the operand, in the file or in
- * the environment. */
+/* Acts for a session whose credentials are in the operand, the file or the
+ * environment. */
 static int session_attach(struct tool *tool, char **argv,
                           struct session_source *source)
 {
@@ -49,10 +49,10 @@ static int session_attach(struct tool *tool, char **argv,
         return exit_code;
     }
     if (source->credentials.session == 0) {
-        return tool_usage(tool, "which session? give --session-file FILE, or "
-                                "ID:SECRET as 'hasp acquire' printed it; "
-                                "another's session is ended with 'hasp "
-                                "blacklist add'");
+        return tool_usage(tool,
+                          "missing session: give --session-file FILE, or "
+                          "ID:SECRET as 'hasp acquire' printed it; to end a "
+                          "session without its secret: hasp blacklist add");
     }
     client_set_session(tool_client(tool), &source->credentials);
     return 0;
@@ -86,7 +86,7 @@ int run_session_close(struct tool *tool, char **argv)
     }
     exit_code = tool_change(tool, WORDS("SESSION.CLOSE"),
                             "cannot close the session", &released);
-    /* The file of an ended session has no use any more. */
+    /* The file of an ended session is useless. */
     const char *code = client_code(tool->client);
     if (source.path != NULL &&
         (exit_code == 0 || strcmp(code, "NOSESSION") == 0 ||

@@ -2,10 +2,10 @@
 
 /* hasp snapshot save, inspect, restore.
  *
- * From a node that runs the file comes over the network, part by part
- * (RAFT.BACKUP), and its checksum is computed on the way. What has to look into
- * the file or into a data directory is done by haspd: the tool knows the
- * protocol and nothing of the disk. */
+ * A running node sends the file over the network, part by part (RAFT.BACKUP),
+ * and the checksum is computed on the way. haspd does whatever has to read the
+ * file or a data directory: the tool knows the protocol and nothing of the disk
+ * format. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +23,7 @@
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
-/* The longest wait for a node, which may have much to flush before it answers.
- */
+/* Time limit for a node, which may have much to flush before it answers. */
 #define TAKE_MS 60000
 #define MAGIC "HASPSNAP"
 #define MAGIC_SIZE 8
@@ -77,8 +76,8 @@ struct saving {
     uint64_t told_ns;             /* When progress was last shown. */
 };
 
-/* Chooses the leader if it is one of the endpoints, else the node that has
- * applied most. */
+/* Chooses the leader if it is one of the endpoints, otherwise the node that
+ * has applied most. */
 static int choose_node(struct saving *saving)
 {
     const struct endpoints *all = &saving->tool->endpoints;
@@ -104,7 +103,7 @@ static int choose_node(struct saving *saving)
     if (!is_found) {
         return tool_fail(EX_UNAVAILABLE,
                          "cannot save: no node answers; name the nodes with -e "
-                         "or HASP_ENDPOINTS; of a node that does not run: hasp "
+                         "or HASP_ENDPOINTS; to save from a stopped node: hasp "
                          "snapshot save --data DIR FILE");
     }
     struct endpoints one = {.endpoint = &endpoint, .count = 1};
@@ -147,10 +146,10 @@ static int save_part(struct saving *saving)
     struct bytes part = reply->value[0].bytes;
     if (reply->value[0].type != RESP_BULK || part.size == 0 ||
         part.size > saving->size - saving->offset) {
-        return tool_fail(
-            EX_PROTOCOL,
-            "cannot save from %s: it sent something else than it announced",
-            saving->peer);
+        return tool_fail(EX_PROTOCOL,
+                         "cannot save from %s: the answer differs from what "
+                         "the node announced",
+                         saving->peer);
     }
     for (size_t done = 0; done < part.size;) {
         ssize_t count = pwrite(saving->fd, part.data + done, part.size - done,
@@ -257,11 +256,12 @@ static int save_once(struct saving *saving)
     bool has_leader = value_number(told, "leader") != 0;
     json_decref(told);
     if (!has_leader) {
-        tool_say(saving->tool,
-                 "nobody leads, as far as %s hears: this is what it knows, up "
-                 "to entry %" PRIu64 ", and may lack the newest changes; where "
-                 "others run, save from them",
-                 saving->peer, saving->index);
+        tool_say(
+            saving->tool,
+            "%s knows no leader: this is its own state, up to entry %" PRIu64
+            ", which might lack the latest changes; if other nodes run, save "
+            "from them",
+            saving->peer, saving->index);
     }
     if (saving->size <= MAGIC_SIZE + DIGEST_SIZE ||
         ftruncate(saving->fd, 0) != 0) {
@@ -294,7 +294,7 @@ static int save_over_network(struct tool *tool, const char *path)
     }
     if (flock(saving.fd, LOCK_EX | LOCK_NB) != 0) {
         close(saving.fd);
-        return tool_fail(EX_CANTCREAT, "somebody else is writing '%s'",
+        return tool_fail(EX_CANTCREAT, "another process is writing '%s'",
                          saving.part);
     }
     for (int i = 0; i < TRY_COUNT && exit_code == GONE; i++) {
@@ -333,8 +333,8 @@ static int check_new(const char *path, bool may_replace)
                                    "'%s' exists; --force replaces it", path);
 }
 
-/* Runs haspd in the place of this process, whose output and exit code are for
- * the user. */
+/* Replaces this process by haspd, whose output and exit code are for the user.
+ */
 static int run_haspd(const char *const *words)
 {
     char binary[PATH_MAX];
@@ -376,7 +376,7 @@ int run_snapshot_inspect(struct tool *tool, char **argv)
         return exit_code;
     }
     if (pipe2(fds, O_CLOEXEC) != 0) {
-        return tool_fail(EX_OSERR, "cannot make a pipe: %s", strerror(errno));
+        return tool_fail(EX_OSERR, "cannot create a pipe: %s", strerror(errno));
     }
     pid_t pid = fork();
     if (pid == 0) {
@@ -425,8 +425,9 @@ int run_snapshot_restore(struct tool *tool, char **argv)
     int given = (folder != NULL) + (id != 0) + (address != NULL) +
                 (client != NULL);
     if (given != (config != NULL ? 0 : 4)) {
-        return tool_usage(tool, "needs either --config, or --dir, --id, "
-                                "--address and --client");
+        return tool_usage(
+            tool,
+            "give either --config, or --dir, --id, --address and --client");
     }
     if (quarantine_ms != UINT64_MAX) {
         snprintf(for_long, sizeof for_long, "--quarantine=%" PRIu64 "ms",
@@ -443,7 +444,7 @@ int run_snapshot_restore(struct tool *tool, char **argv)
     }
     snprintf(member, sizeof member, "%" PRIu64 " %.300s %.300s", id, address,
              client);
-    /* Nothing listens now; haspd asks again when it will. */
+    /* Nothing is listening now; haspd checks again when it starts. */
     return run_haspd(WORDS("haspd", "--restore", argv[1], "--id", NUMBER(id),
                            "--dir", folder, "--member", member, "--insecure",
                            more[0], more[1]));

@@ -60,8 +60,8 @@ int tool_usage(const struct tool *tool, const char *format, ...)
     return EX_USAGE;
 }
 
-/* What each word of the server means to a script, and to people where the
- * server's text is not enough. */
+/* The exit code for each error word of the server, and a text for people if
+ * the server's is not enough. */
 struct word {
     const char *word;
     int exit_code;
@@ -72,20 +72,21 @@ static const struct word *find_word(const char *code)
 {
     static const struct word words[] = {
         {"NOSESSION", EX_DATAERR,
-         "there is no such session (any more), or the secret is wrong; see: "
+         "no such session (it may have ended), or the secret is wrong; see: "
          "hasp session list"},
         {"EXPIRED", EX_DATAERR, "the session has ended"},
         {"NOTHELD", EX_DATAERR,
-         "this session and owner do not hold it; see: hasp show NAME"},
+         "this session and owner do not hold the lock; see: hasp show NAME"},
         {"BADARG", EX_USAGE, NULL},
         {"BLACKLISTED", EX_NOPERM,
          "this client is on the blacklist; see: hasp blacklist list"},
-        {"NOAUTH", EX_NOPERM, "the node wants a user and a password"},
+        {"NOAUTH", EX_NOPERM, "the node requires a user and a password"},
         {"WRONGPASS", EX_NOPERM, NULL},
         {"NOTLS", EX_CONFIG, NULL},
         {"NOPERM", EX_NOPERM, "not allowed"},
         {"DEADLOCK", EX_TEMPFAIL,
-         "the wait would never end: who is waited for waits for this session"},
+         "the wait would never end: the holder waits for this session "
+         "(deadlock)"},
         {"LIMIT", EX_TEMPFAIL, "a limit of the cluster is reached"},
         {"ERR", EX_PROTOCOL, NULL},
         {"UNFINISHED", EX_TEMPFAIL, NULL},
@@ -116,15 +117,16 @@ static int tool_explain(int error, const char *code, const char *why,
         return tool_fail(
             EX_UNAVAILABLE,
             "%s: %s; see: hasp status; name other nodes with -e or "
-            "HASP_ENDPOINTS, or start a cluster to try with: hasp dev",
+            "HASP_ENDPOINTS, or start a test cluster with: hasp dev",
             what, why);
     case HASP_ECERT:
         return tool_fail(EX_CONFIG, "%s: %s", what, why);
     case HASP_ENOTLEADER:
         return tool_fail(EX_UNAVAILABLE, "%s: %s; see: hasp status", what, why);
     case HASP_EPROTO:
-        return tool_fail(EX_PROTOCOL, "%s: %s; is %s the port for clients?",
-                         what, why, peer);
+        return tool_fail(EX_PROTOCOL,
+                         "%s: %s; check that %s is a port for clients", what,
+                         why, peer);
     case HASP_EINTR:
         return tool_fail(EX_UNAVAILABLE, "%s: interrupted", what);
     default:

@@ -3,14 +3,14 @@
 /* What the subcommands of hasp share: global options, the connection, errors,
  * exit codes.
  *
- * Data goes to stdout, talk to stderr. Exit codes are those of sysexits.h where
- * one fits; what they mean to a user of hasp:
+ * Data goes to stdout, messages to stderr. Exit codes are those of sysexits.h
+ * where one fits; what they mean to a user of hasp:
  *
- *     0   done, or yes             65  what was named does not exist or fit
- *     1   no ('hasp check')        69  no leader, no node, no answer
+ *     0   done, or yes             65  no such name, or it does not fit
+ *     1   no ('hasp check')        69  no leader, node or answer
  *     64  usage                    70  storage error ('hasp snapshot')
  *     73  exists already           75  not acquired in time
- *     76  no node of hasp          77  denied
+ *     76  not a hasp node          77  denied
  *     78  configuration            79  the lock was lost */
 
 #ifndef HASP_CMD_HASP_TOOL_H
@@ -41,41 +41,42 @@ struct hasp_options;
 struct tool {
     const char *endpoints_text;
     struct endpoints endpoints;
-    const char *socket_text; /* A node's data directory: by its local door. */
+    const char *socket_text; /* Data directory of the node whose admin socket is
+                                used. */
     const char *secret_text; /* The file with the user's secret; or NULL. */
     const char *tls_text;    /* A folder; NULL: plain. */
-    struct shown *shown;     /* What is in these. */
+    struct shown *shown;     /* The configuration of 'tls'. */
     enum format format;
-    uint64_t timeout_ms; /* For an answer. */
-    bool is_quiet;       /* No talk but errors. */
+    uint64_t timeout_ms; /* Time limit for an answer. */
+    bool is_quiet;       /* Print errors only. */
     struct client *client;
     const struct subcommand *subcommand;
 };
 
-/* Runs with argv[0] being the subcommand's last word, and a NULL behind the
- * last one; returns the exit code, or -1 for a success that prints nothing
- * more. Where the table tells of no options, the operands have been read. */
+/* argv[0] is the subcommand's last word, and a NULL follows the last argument.
+ * Returns the exit code, or -1 for a success that prints nothing more. If the
+ * row has no options, the operands have been counted. */
 typedef int subcommand_fn(struct tool *tool, char **argv);
 
 struct subcommand {
-    const char *topic; /* Under which the help lists it. */
-    const char *name;  /* "session list" for one of a group. */
+    const char *topic; /* Heading in the help. */
+    const char *name;  /* "session list" if it belongs to a group. */
     const char *arguments;
     const char *summary;
     const char *details; /* Options, one per line, or NULL. */
     subcommand_fn *run;
-    /* Of one that is one request (asking.c): */
+    /* For a subcommand that is one request (asking.c): */
     const char *command; /* "LOCK.LIST" */
     const struct view_field *fields;
-    const char *what; /* It cannot do otherwise. */
-    const char *yes;  /* run_judge(): what "1" means. */
-    bool is_offline;  /* It asks no cluster: endpoints are not read. */
+    const char *what; /* Begins the error text. */
+    const char *yes;  /* run_judge(): the meaning of "1". */
+    bool is_offline;  /* It asks no cluster, so endpoints are not read. */
 };
 
 /* The options before the subcommand, as in 'details'. */
 extern const char tool_options_text[];
 extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
-/* "first second", or "first"; NULL. */
+/* Finds "first second", or "first"; or NULL. */
 const struct subcommand *tool_find(const char *first, const char *second);
 
 subcommand_fn run_access, run_can, run_role_remove, run_role_set, run_role_show,
@@ -93,55 +94,55 @@ subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
     run_snapshot_inspect, run_snapshot_restore, run_snapshot_save, run_status,
     run_top, run_version, run_watch, run_why;
 
-/* Of a request: the records of a paged list that may begin with a prefix; the
- * records, or the record, that it is answered with; whether it is answered with
- * 1 to a name and a token. */
+/* Subcommands that are one request: a paged list whose operand is an optional
+ * prefix; a record or several; a name and a token, for which the answer 1
+ * means yes. */
 subcommand_fn run_list, run_rows, run_judge;
 
 /* --- The manual ----------------------------------------------------------- */
 
 /* hasp(1) for man(1), made from the table. */
 void manual_print(void);
-/* What the options of a subcommand, or the subcommands of a group, do not say:
- * paragraphs in lines, from notes.txt. Empty if there is nothing to say. */
+/* Paragraphs of notes.txt on a subcommand or a group, in lines; empty if there
+ * are none. */
 struct bytes manual_notes(const char *name);
 
 /* --- Errors --------------------------------------------------------------- */
 
-/* Says "hasp: ..." on stderr and returns 'exit_code'. */
+/* Prints "hasp: ..." to stderr and returns 'exit_code'. */
 int tool_fail(int exit_code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Says it unless --quiet. */
+/* Prints it unless --quiet is given. */
 void tool_say(const struct tool *tool, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Says how the subcommand is used, after what is wrong. */
+/* Prints what is wrong, and then the usage of the subcommand. */
 int tool_usage(const struct tool *tool, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 int tool_bad_token(const struct tool *tool, const char *text);
-/* Explains an error of 'client': what could not be done, why, what next. */
+/* Explains an error of 'client': what failed, why, what to do. */
 int tool_client_error(const struct client *client, int error, const char *what);
-/* Likewise of the library (hasp_why()). */
+/* Explains an error of the library (hasp_why()). */
 int tool_hasp_error(const struct tool *tool, int error, const char *what);
 
 /* --- Options (options.h) -------------------------------------------------- */
 
-/* Prints the help of the subcommand, or of hasp, or the version; returns what
+/* Prints the help of the subcommand, or of hasp, or the version; the result
  * ends the tool with success. */
 int tool_help(const struct tool *tool, bool is_version);
-/* Takes the endpoints of -e or the environment, and the certificates of --tls
- * or the environment; 0 or an exit code. */
+/* Reads the endpoints from -e or the environment, and the certificates from
+ * --tls or the environment; 0 or an exit code. */
 int tool_read_endpoints(struct tool *tool);
 
 bool parse_number(const char *text, uint64_t *ret_number);
 
 /* --- Certificates (cert/) ------------------------------------------------- */
 
-/* Makes the CA of the cluster in a folder, or checks that the one which is
- * there is of that cluster. 0 or the exit code, as the following two. */
+/* Creates the CA of the cluster in a folder, or checks that an existing one is
+ * for that cluster. Returns 0 or the exit code, as the following two do. */
 int tool_make_ca(const struct tool *tool, const char *folder,
                  const char *cluster);
-/* Makes what 'hasp cert WHAT WORD' makes, "node" or "user", unless it is there.
- */
+/* Creates what 'hasp cert WHAT WORD' creates, "node" or "user", unless it
+ * exists. */
 int tool_make_certificate(const struct tool *tool, const char *what,
                           const char *folder, const char *word);
 
@@ -159,31 +160,33 @@ int tool_find_haspd(char ret_path[PATH_MAX]);
 
 /* The client for all endpoints, made when first needed. */
 struct client *tool_client(struct tool *tool);
-/* All that is asked is asked by one node's local door: elsewhere one would be
- * somebody else. */
+/* True if --socket is given: all requests go to one node's admin socket, since
+ * at another node the user would be different. */
 bool tool_is_by_door(const struct tool *tool);
-/* Goes on with one node alone, "host:port"; 0 or the exit code, explained. */
+/* Uses only this node, "host:port", from now on; 0 or the exit code,
+ * explained. */
 int tool_use(struct tool *tool, const char *address);
 uint64_t tool_deadline_ns(const struct tool *tool);
-/* How a session of the library reaches the same cluster as the same user. */
+/* Options with which a session of the library reaches the same cluster as the
+ * same user. */
 void tool_session_options(const struct tool *tool,
                           struct hasp_options *ret_options);
 
 /* A request is a command and its arguments, up to a NULL. */
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Asks with 'client': an error of client_ask(), and the answer as a value, if
- * 'ret_answer' is not NULL. */
+/* Sends a request with 'client'; returns the error of client_ask(), and the
+ * answer as a value if 'ret_answer' is not NULL. */
 int tool_send(struct client *client, const char *const *words,
               const struct client_options *options, json_t **ret_answer);
-/* Asks, and explains an error: 0 or the exit code. 'what' begins the text:
- * "cannot show 'x'"; NULL: nothing is said. */
+/* Sends a request and explains an error: 0 or the exit code. 'what' begins the
+ * text, such as "cannot show 'x'"; NULL: print nothing. */
 int tool_ask(struct tool *tool, const char *const *words, const char *what,
              json_t **ret_answer);
-/* Likewise a change, which may be sent twice. */
+/* The same for a change, which may be sent twice. */
 int tool_change(struct tool *tool, const char *const *words, const char *what,
                 json_t **ret_answer);
-/* Likewise; if nothing was there to be changed 'if_none' is said (NULL: that is
+/* The same; prints 'if_none' if there was nothing to change (NULL: that is
  * fine). */
 int tool_change_one(struct tool *tool, const char *const *words,
                     const char *what, const char *if_none);
@@ -192,13 +195,13 @@ int tool_change_one(struct tool *tool, const char *const *words,
 int tool_list(struct tool *tool, const char *command, const char *prefix,
               json_t **ret_rows);
 
-/* Prints what there is to say in one record, one field or a yes or no: 'text'
- * is for people and scripts, 'record', which is taken, for JSON. */
+/* Prints a result of one record, one field, or yes or no: 'text' is for people
+ * and scripts, 'record', which is taken, for JSON. */
 void tool_print(const struct tool *tool, json_t *record, const char *text);
 void tool_print_number(const struct tool *tool, const char *key,
                        uint64_t number);
 
-/* What there is to say of a lock. 'verb' is what cannot be done otherwise:
+/* Prints the answer of a command on a lock. 'verb' is for the error text:
  * "show". */
 int tool_show_lock(struct tool *tool, const char *name, const char *verb,
                    json_t **ret_lock);

@@ -2,8 +2,8 @@
 
 /* hasp user, secret, role, access, whoami, can.
  *
- * What a user or a role is, is replaced as a whole, and only if nobody has
- * changed it since it was read: 'changed' of what was shown goes along. */
+ * A user or a role is replaced as a whole, and only if nobody has changed it
+ * since it was read: the request contains the 'changed' that was read. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #define SECRET_BYTES 32
 #define QUOTA_COUNT 6
 
-/* The words of a request while they are gathered. */
+/* The words of a request that is being built. */
 struct users_words {
     const char **word; /* With NULL at the end. */
     uint32_t count;
@@ -56,8 +56,8 @@ static void users_begin(struct users_words *words, const char *command,
 
 /* --- Users ---------------------------------------------------------------- */
 
-/* The quotas that are given; NULL for one that stays as it is, or standard for
- * a new user. */
+/* The quotas that are given; NULL: unchanged, or the default for a new user.
+ */
 struct quotas {
     char *of[QUOTA_COUNT];
     char digits[QUOTA_COUNT][24];
@@ -101,8 +101,8 @@ static void read_value(const char *line, size_t size, const char *key,
     }
 }
 
-/* Counts the connections of the user in a node's CLIENT LIST, by what has
- * identified them. */
+/* Counts the connections of the user in a node's CLIENT LIST, by means of
+ * authentication. */
 static void count_logins(const char *list, const char *name, json_t *logins)
 {
     for (const char *line = list; *line != '\0';) {
@@ -127,8 +127,8 @@ static void count_logins(const char *list, const char *name, json_t *logins)
     }
 }
 
-/* Asks each node by what the user's clients come; an object of those, by their
- * name. A node that does not answer is told of. */
+/* Asks each node how the user's clients authenticate; returns the counts by
+ * that name. A node that does not answer is reported. */
 static json_t *ask_logins(struct tool *tool, const char *name)
 {
     json_auto_t *nodes = nodes_ask(tool, tool_is_by_door(tool) ? NODES_NAMED
@@ -139,11 +139,11 @@ static json_t *ask_logins(struct tool *tool, const char *name)
         json_auto_t *list = NULL;
         const char *endpoint = value_text(node, "endpoint");
         if (value_text(node, "error")[0] != '\0') {
-            tool_say(tool, "cannot ask %s by what its clients come: %s",
+            tool_say(tool, "cannot read the client connections of %s: %s",
                      endpoint, value_text(node, "error"));
         } else if (tool_use(tool, endpoint) == 0 &&
                    tool_ask(tool, WORDS("CLIENT", "LIST"),
-                            "cannot ask by what clients come", &list) == 0) {
+                            "cannot read the client connections", &list) == 0) {
             const char *text = json_string_value(list);
             count_logins(text != NULL ? text : "", name, logins);
         }
@@ -241,7 +241,7 @@ static int read_quotas(struct quotas *quotas)
     return 0;
 }
 
-/* Adds the quotas; 'user' is the user as he is, or NULL. */
+/* Adds the quotas; 'user' is the user's current record, or NULL. */
 static void add_quotas(struct users_words *words, struct quotas *quotas,
                        json_t *user)
 {
@@ -260,16 +260,16 @@ static void add_quotas(struct users_words *words, struct quotas *quotas,
     }
 }
 
-/* What is to change of a user. */
+/* Changes to a user. */
 struct users_change {
     const char *state; /* "disabled" or "enabled"; NULL to leave it. */
-    char **less;       /* The roles to take away, or NULL. */
-    char **more;       /* The roles to add, or NULL. */
+    char **less;       /* Roles to remove, or NULL. */
+    char **more;       /* Roles to add, or NULL. */
     struct quotas quotas;
-    const char *what; /* What is done, such as "disable user", for messages. */
+    const char *what; /* The change, such as "disable user", for messages. */
 };
 
-/* Writes the user anew, as he is but for the change. */
+/* Writes the user's record with the change. */
 static int users_rewrite(struct tool *tool, const char *name,
                          struct users_change *change)
 {
@@ -339,7 +339,7 @@ int run_user_set(struct tool *tool, char **argv)
     return exit_code ?: users_rewrite(tool, argv[1], &change);
 }
 
-/* Makes a role, of which the name must be free. */
+/* Creates a role; its name must be free. */
 static int make_role(struct tool *tool, const char *name,
                      const struct option_list *grants)
 {
@@ -398,23 +398,24 @@ int run_user_remove(struct tool *tool, char **argv)
 {
     return tool_change_one(tool, WORDS("USER.REMOVE", argv[1]),
                            "cannot remove the user",
-                           "there is no such user; see: hasp user list");
+                           "no such user; see: hasp user list");
 }
 
 /* --- Secrets -------------------------------------------------------------- */
 
-/* Makes a secret: "hasp1.app." and 32 random bytes in base64url. */
+/* Creates a secret: "hasp1.app." and 32 random bytes in base64url. */
 static int make_secret(const char *user, struct buffer *out)
 {
     uint8_t random[SECRET_BYTES];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-        return tool_fail(EX_OSERR, "cannot make a secret: %s", strerror(errno));
+        return tool_fail(EX_OSERR, "cannot create a secret: %s",
+                         strerror(errno));
     }
     buffer_printf(out, "hasp1.%s.", user);
     size_t start = out->size;
     base64_put(out, bytes_of(random, sizeof random));
     explicit_bzero(random, sizeof random);
-    /* 32 bytes are no multiple of three, so a "=" stands at the end. */
+    /* 32 is not a multiple of three, so it ends with "=". */
     out->size--;
     for (size_t i = start; i < out->size; i++) {
         uint8_t *at = &out->data[i];
@@ -440,15 +441,16 @@ static int write_secret(const char *path, struct bytes secret)
                                   strerror(error));
 }
 
-/* Tells the cluster of a secret, which is written to its file first: one that
- * the cluster never heard of does no harm, one that nobody kept is lost. */
+/* Adds a secret to the cluster after it was written to its file: a secret that
+ * the cluster never received does no harm, one that nobody kept is lost. */
 static int users_tell(struct tool *tool, const char *user, const char *label,
                       const char *path, struct buffer *secret)
 {
     uint8_t hash[SHA256_SIZE];
     char digits[2 * SHA256_SIZE + 1] = "";
     if (sha256(buffer_bytes(secret), hash) != 0) {
-        return tool_fail(EX_OSERR, "cannot make a secret: OpenSSL may not");
+        return tool_fail(EX_OSERR,
+                         "cannot create a secret: SHA-256 failed in OpenSSL");
     }
     hex_put(digits, bytes_of(hash, sizeof hash));
     int exit_code = path != NULL ? write_secret(path, buffer_bytes(secret)) : 0;
@@ -488,7 +490,7 @@ int run_secret_remove(struct tool *tool, char **argv)
 {
     return tool_change_one(tool, WORDS("SECRET.REMOVE", argv[1], argv[2]),
                            "cannot remove the secret",
-                           "there is no such secret; see: hasp user show");
+                           "no such secret; see: hasp user show");
 }
 
 /* --- Roles ---------------------------------------------------------------- */
@@ -504,15 +506,14 @@ int run_role_show(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* Warns of a pattern that ends in the middle of a word, and covers more than
- * was meant: "bill*" is "billing" and "billboard". */
+/* Warns of a pattern that ends in the middle of a word and matches more than
+ * was meant: "bill*" matches "billing" and "billboard". */
 static void users_warn(const struct tool *tool, const char *grant)
 {
     size_t size = strlen(grant);
     if (size >= 2 && grant[size - 1] == '*' &&
         strchr("/:.-*", grant[size - 2]) == NULL) {
-        tool_say(tool, "'%s' is of all names that begin so, whatever follows",
-                 grant);
+        tool_say(tool, "'%s' matches every name with this prefix", grant);
     }
 }
 
@@ -540,7 +541,7 @@ int run_role_remove(struct tool *tool, char **argv)
 {
     return tool_change_one(tool, WORDS("ROLE.REMOVE", argv[1]),
                            "cannot remove the role",
-                           "there is no such role; see: hasp role list");
+                           "no such role; see: hasp role list");
 }
 
 /* --- Access --------------------------------------------------------------- */
@@ -549,7 +550,7 @@ int run_whoami(struct tool *tool, char **argv)
 {
     json_auto_t *self = NULL;
     (void)argv;
-    int exit_code = tool_ask(tool, WORDS("WHOAMI"), "cannot tell who you are",
+    int exit_code = tool_ask(tool, WORDS("WHOAMI"), "cannot read your user",
                              &self);
     if (exit_code == 0) {
         output_record(tool->format, tool->subcommand->fields, self);
@@ -572,7 +573,7 @@ int run_access(struct tool *tool, char **argv)
             tool, WORDS("ACCESS.SET", argv[1], is_forced ? "FORCE" : NULL),
             "cannot change access", NULL);
     }
-    exit_code = tool_ask(tool, WORDS("WHOAMI"), "cannot look at access", &self);
+    exit_code = tool_ask(tool, WORDS("WHOAMI"), "cannot read access", &self);
     if (exit_code == 0) {
         const char *access = value_text(self, "access");
         tool_print(tool, json_pack("{s:s}", "access", access), access);
@@ -591,7 +592,7 @@ int run_can(struct tool *tool, char **argv)
     exit_code = tool_ask(
         tool,
         WORDS("USER.CAN", argv[1], argv[2], argv[3] != NULL ? argv[3] : ""),
-        CANNOT("look at user", argv[1]), &answer);
+        CANNOT("read user", argv[1]), &answer);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -602,6 +603,6 @@ int run_can(struct tool *tool, char **argv)
                may ? text
                : json_is_true(json_object_get(answer, "disabled"))
                    ? "no: the user is disabled"
-                   : "no: no grant of his roles says so");
+                   : "no: no grant of the user's roles allows it");
     return may ? 0 : EXIT_NO;
 }

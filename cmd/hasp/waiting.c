@@ -15,11 +15,11 @@
 
 /* A wait that lasts longer than this is explained. */
 #define PATIENCE_MS 700
-/* How often the holder is looked at: for a live line, and for a log. */
+/* How often the holder is read: for a live line, and for a log. */
 #define LIVE_MS 1000
 #define LOG_MS 15000
-/* The longest that one look takes: a silent cluster must not hold up the end of
- * the wait. */
+/* Time limit for a read: a silent cluster must not delay the end of the wait.
+ */
 #define ASK_MS 2000
 
 struct waiting_view {
@@ -27,17 +27,17 @@ struct waiting_view {
     const struct option_list *names;
     uint64_t session;
     uint64_t begun_ns;
-    bool is_live; /* The line is written over again and again. */
+    bool is_live; /* The line is overwritten in place. */
     int stop_fd;
     pthread_t thread;
     bool has_told;
-    uint64_t told_token; /* The token of the holder that was told last. */
+    uint64_t told_token; /* Token of the holder that was printed last. */
 };
 
 /* --- What is told --------------------------------------------------------- */
 
-/* How many sessions wait before this one; the queue's length if it is not
- * there. */
+/* Number of sessions before this one; the queue's length if it is not queued.
+ */
 static size_t waiting_place_of(json_t *lock, uint64_t session)
 {
     size_t i;
@@ -66,8 +66,8 @@ static void waiting_put_holder(struct buffer *out, json_t *lock)
                   DURATION(value_number(holder, "since_ms")));
 }
 
-/* Puts such as "14 s: 2nd in the queue for 'a'; ann@host has it since 12:03:11,
- * free in 7.4s at the earliest". */
+/* Puts such as "14 s: position 2 in the queue for 'a'; ann@host has it since
+ * 12:03:11; free in 7.4s at the earliest". */
 static void put_live(const struct waiting_view *waiting, struct buffer *out,
                      json_t *lock)
 {
@@ -75,10 +75,10 @@ static void put_live(const struct waiting_view *waiting, struct buffer *out,
     const char *client = value_text(holder, "client");
     time_t since = time(NULL) -
                    (time_t)(value_number(holder, "since_ms") / 1000);
-    buffer_printf(out, "hasp: %" PRIu64 " s: no. %zu in the queue for '%s'",
-                  (client_now_ns() - waiting->begun_ns) / NS_PER_S,
-                  waiting_place_of(lock, waiting->session) + 1,
-                  value_text(lock, "name"));
+    buffer_printf(
+        out, "hasp: %" PRIu64 " s: position %zu in the queue for '%s'",
+        (client_now_ns() - waiting->begun_ns) / NS_PER_S,
+        waiting_place_of(lock, waiting->session) + 1, value_text(lock, "name"));
     if (holder != NULL) {
         buffer_printf(out, "; %s%s has it since %s",
                       client[0] != '\0' ? client : "somebody",
@@ -122,7 +122,7 @@ static void waiting_tell(struct waiting_view *waiting, json_t *lock)
     waiting->has_told = true;
 }
 
-/* Looks at the first of the locks that others hold. */
+/* Shows the first of the locks that others hold. */
 static void waiting_look(struct waiting_view *waiting, struct client *client)
 {
     for (size_t i = 0; i < waiting->names->count; i++) {

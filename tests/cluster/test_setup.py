@@ -64,7 +64,7 @@ def tool(folder, *words):
 def test_a_machine_that_is_not_set_up_is_told_what_is_missing(machines):
     done = machines.machines[0].run("hasp setup --check", is_checked=False)
     assert done.returncode == 1
-    assert "/etc/hasp/haspd.conf is missing: hasp setup makes" in done.stdout
+    assert "/etc/hasp/haspd.conf is missing: hasp setup creates" in done.stdout
 
 
 @needs_machines
@@ -82,7 +82,7 @@ def test_one_of_three_machines_says_that_the_others_are_missing(machines):
         done.stdout,
         re.M,
     )
-    assert "no leader yet; a new cluster begins when" in done.stdout
+    assert "no leader yet; a new cluster starts once" in done.stdout
 
 
 @needs_machines
@@ -192,12 +192,12 @@ def test_what_is_there_is_not_written_over(cluster):
         % (THREE, THREE, THREE)
     )
     assert done.returncode == 0, done.stdout
-    assert "'/etc/hasp/haspd.conf' is there and says something else" in (
+    assert "'/etc/hasp/haspd.conf' exists and differs" in (
         done.stdout
     )
-    assert "'/etc/hasp/tls/ca.crt' is there and says something" in done.stdout
-    assert "'certs/machines' has another cluster or other" in done.stdout
-    assert "is not a whole file of 'hasp setup'" in done.stdout
+    assert "'/etc/hasp/tls/ca.crt' exists and differs" in done.stdout
+    assert "'certs/machines' belongs to another cluster or other" in done.stdout
+    assert "is not a complete file of 'hasp setup'" in done.stdout
     after = first.run("sha256sum /etc/hasp/haspd.conf /etc/hasp/tls/*").stdout
     assert before == after
 
@@ -252,8 +252,8 @@ def test_without_root_nothing_is_installed(cluster):
 
 def test_what_is_wrong_with_the_machines_is_said(tmp_path):
     for words, expected in (
-        ([], "give the machines, as lock1=10.0.0.1"),
-        (["a=10.0.0.1", "--check"], "give the machines, as lock1=10.0.0.1"),
+        ([], "missing machines: give e.g. lock1=10.0.0.1"),
+        (["a=10.0.0.1", "--check"], "missing machines: give e.g. lock1=10.0.0.1"),
         (["a=10.0.0.1:7420"], "invalid address '10.0.0.1:7420' of 'a'"),
         (["a="], "invalid address '' of 'a'"),
         (["a=10.0.0.1,"], "invalid address '' of 'a'"),
@@ -280,7 +280,7 @@ def test_a_folder_of_another_cluster_is_left_alone(tmp_path):
     tool(tmp_path, "cert", "ca", "--cluster", "test")
     done = tool(tmp_path, "setup", "a=10.0.0.1")
     assert done.returncode == 65
-    assert "is that of cluster 'test', not of 'production'" in done.stderr
+    assert "is for cluster 'test', not for 'production'" in done.stderr
 
 
 def test_a_folder_with_blanks_is_quoted_in_what_is_to_be_copied(tmp_path):

@@ -162,7 +162,7 @@ def test_a_key_with_a_passphrase_is_no_key_of_a_ca(tmp_path):
     encrypt(str(tmp_path / "certs" / "ca.key"))
     made = tool("cert", "node", "1=127.0.0.1", folder=tmp_path, check=False)
     assert made.returncode == 65
-    assert "ca.key' holds no key (PEM without a passphrase)" in made.stderr
+    assert "ca.key' has no key in PEM format without a passphrase" in made.stderr
 
 
 @pytest.mark.parametrize("fault", ["node", "key", "passphrase", "mode",

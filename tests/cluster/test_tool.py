@@ -135,7 +135,7 @@ def test_help_of_a_group_lists_its_subcommands():
         assert "hasp member add ID" in result.stdout
         assert "hasp member transfer" in result.stdout
         assert "make a member a standby\n" in result.stdout
-        assert "is not removed: start it" in result.stdout.replace("\n", " ")
+        assert "do not remove it: start it" in result.stdout.replace("\n", " ")
         assert max(map(len, result.stdout.splitlines())) <= 80
 
 
@@ -274,7 +274,7 @@ def test_why_prints_the_words_of_the_server_and_gives_no_terminal_orders():
 def test_an_entry_of_the_blacklist_without_an_end_is_for_ever():
     entry = {"session": 0, "client": "x", "reason": "", "by": "me",
              "since_ms": 5, "for_ms": 0}
-    with FakeNode(lambda words: [entry]) as node:
+    with FakeNode(lambda words: ["0", [entry]]) as node:
         listed = hasp("blacklist", "list", endpoints=node.endpoint).stdout
         assert listed.splitlines()[1].split() == ["x", "me", "5ms", "ever"]
         rows = hasp(
@@ -398,7 +398,7 @@ def test_another_kind_of_server_exits_76():
             except (socket.timeout, OSError):
                 pass
         assert child.returncode == 76
-        assert b"no node of hasp" in child.stderr.read()
+        assert b"not a hasp node" in child.stderr.read()
 
 
 def test_a_full_stdout_is_no_success():
@@ -656,7 +656,7 @@ def test_ignore_leaves_the_child_alone_and_passes_its_status_on():
         run.stdin.write("on\n")
         run.stdin.flush()
         assert run.wait(10) == 3
-        assert "goes on without it" in run.stderr.read()
+        assert "continues without it" in run.stderr.read()
 
 
 def test_if_the_tool_is_killed_so_is_the_child():
@@ -691,7 +691,7 @@ def test_a_lock_of_the_run_around_is_refused_instead_of_waited_for():
             "run", "a", "--", HASP, "run", "a", "true", endpoints=node.endpoint
         )
         assert result.returncode == 64
-        assert "for ever" in result.stderr
+        assert "wait forever" in result.stderr
 
 
 # --- Against real nodes -------------------------------------------------------

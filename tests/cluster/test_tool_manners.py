@@ -70,7 +70,7 @@ def test_options_stand_anywhere_and_two_hyphens_end_them():
     (["check", "a"], "missing TOKEN"),
     (["run", "a"], "missing COMMAND"),
     (["show", "a", "b"], "unexpected argument 'b'"),
-    (["fence", "fly"], "there are: admit, show, list, remove"),
+    (["fence", "fly"], "use one of: admit, show, list, remove"),
     (["xylophone"], "unknown subcommand 'xylophone'; see: hasp help"),
 ])
 def test_what_is_wrong_is_said_and_what_was_meant_is_offered(words, meant):
@@ -84,8 +84,8 @@ def test_the_help_groups_the_subcommands_and_knows_each_option():
     text = hasp("", "help").stdout
     topics = re.findall(r"^([A-Z][a-z ]+)$", text, re.M)
     assert topics == ["Locks", "Sessions and tokens", "The cluster",
-                      "Users and what they may", "For operators",
-                      "Certificates", "To try and to measure"]
+                      "Users and permissions", "For operators",
+                      "Certificates", "Development and measurement"]
     assert max(map(len, text.splitlines())) <= 80
     count = 0
     for name in re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", text, re.M):
@@ -240,7 +240,7 @@ def test_several_locks_are_taken_at_once(endpoints):
         endpoints, "run", "manners/c", "--with", "manners/b", "--",
         HASP, "-e", endpoints, "run", "manners/b", "true",
     )
-    assert inner.returncode == 64 and "for ever" in inner.stderr
+    assert inner.returncode == 64 and "wait forever" in inner.stderr
 
 
 def test_a_folder_is_not_taken_for_a_session_file(endpoints, tmp_path):
@@ -329,9 +329,9 @@ def test_a_holder_leaves_a_note_for_the_next(endpoints, tmp_path):
 def test_a_wait_on_a_terminal_is_one_live_line(endpoints):
     held = result_of(endpoints, "acquire", "manners/live", "--ttl", "30s")
     with Screen(endpoints, "run", "manners/live", "echo", "mine") as run:
-        run.expect(r"\r\033\[Khasp: 0 s: no\. 1 in the queue for "
+        run.expect(r"\r\033\[Khasp: 0 s: position 1 in the queue for "
                    r"'manners/live'")
-        run.expect(r"hasp: [1-9] s: no\. 1")
+        run.expect(r"hasp: [1-9] s: position 1")
         assert "\n" not in run.text
         hasp(endpoints, "session", "close",
              "%d:%s" % (held["session"], held["secret"]))

@@ -209,7 +209,7 @@ def test_a_cluster_is_seen_from_any_member_while_others_are_away():
         rows, code, told = seen(second, "status")
         assert code == 69 and len(rows) == 3
         assert told.splitlines()[-1] == (
-            "hasp: 1 of 3 up, no leader: 1 more must come up"
+            "hasp: 1 of 3 up, no leader: 1 more must start"
         )
         third.resume()
         with cluster.leader().connect() as client:

@@ -224,7 +224,7 @@ def test_top_fits_60_columns_shows_the_cluster_and_has_help(endpoints):
         for part in ("Hottest locks", "Longest waits", "Sessions"):
             assert part in picture
         top.press("?")
-        assert "Hottest" not in top.expect(r"q  ends.*?\033\[J")
+        assert "Hottest" not in top.expect(r"q  quit.*?\033\[J")
         top.press("?")
         top.expect("Hottest locks")
         top.press("q")
@@ -424,7 +424,7 @@ def complete(tmp_path, *words):
 def test_the_completion_knows_words_options_and_commands(tmp_path):
     first = complete(tmp_path, "")
     assert {name.split()[0] for name in subcommands()} <= set(first)
-    assert set(complete(tmp_path, "se")) == {"secret", "session"}
+    assert set(complete(tmp_path, "se")) == {"secret", "session", "setup"}
     assert set(complete(tmp_path, "session", "")) == {
         "close", "keep", "list", "show",
     }
@@ -503,4 +503,4 @@ def test_history_tells_what_has_happened_to_a_lock():
         cluster.leader()
         again = hasp(endpoint, "history", "a")
         assert "released" not in again.stdout
-        assert "knows nothing of entries before" in again.stderr
+        assert "has no entries before" in again.stderr

@@ -344,9 +344,9 @@ def test_the_door_of_any_node_is_enough_for_a_change_of_members(cluster):
     behind, other = cluster.followers(leader)
     door = ("--socket", behind.dir)
     done = tool.run("-e", "127.0.0.1:1", *door, "list")
-    assert done.returncode == 64 and "leave out -e" in done.stderr
+    assert done.returncode == 64 and "drop -e" in done.stderr
     done = tool.run(*door, "--secret-file", "none", "list")
-    assert done.returncode == 64 and "leave out --secret-file" in done.stderr
+    assert done.returncode == 64 and "drop --secret-file" in done.stderr
     for words in (("demote", str(other.id)), ("promote", str(other.id)),
                   ("transfer", str(behind.id)), ("remove", str(other.id))):
         done = tool.run(*door, "-t", "20s", "member", *words)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp cert ca, node, user, renew: three commands, and a cluster has mutual
- * TLS. */
+/* hasp cert ca, node, user, renew: three commands give a cluster mutual TLS.
+ * */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 /* --- Folders -------------------------------------------------------------- */
 
-/* The files of one node or user in the CA's folder. */
+/* Paths of the files of one node or user in the CA's folder. */
 struct cert_place {
     char folder[PATH_MAX / 2];
     char ca_of_all[PATH_MAX];
@@ -39,7 +39,7 @@ static void set_place(struct cert_place *place, const char *ca_folder,
     snprintf(place->key, PATH_MAX, "%s/%s.key", place->folder, stem);
 }
 
-/* Makes the certificate of 'wish' and puts it into 'folder'. */
+/* Creates the certificate of 'wish' in 'folder'. */
 static int cert_issue(const struct cert_files_wish *wish, const char *ca_folder,
                       const char *folder, bool may_replace)
 {
@@ -55,8 +55,8 @@ static int cert_issue(const struct cert_files_wish *wish, const char *ca_folder,
         strcmp(whole.name.cluster, ca_name.cluster) != 0) {
         cert_files_done(&ca);
         return tool_fail(EX_DATAERR,
-                         "'%s' is for cluster '%s', and the CA in '%s' is that "
-                         "of '%s'; name the right one with --dir",
+                         "'%s' is for cluster '%s', but the CA in '%s' is for "
+                         "'%s'; name the right CA with --dir",
                          folder, whole.name.cluster, ca_folder,
                          ca_name.cluster);
     }
@@ -117,7 +117,7 @@ int run_cert_ca(struct tool *tool, char **argv)
         return rv;
     }
     if (cert_files_make(&wish, NULL, &cert_files) != 0) {
-        return tool_fail(EX_SOFTWARE, "cannot make the certificate");
+        return tool_fail(EX_SOFTWARE, "cannot create the certificate");
     }
     rv = cert_files_write(&cert_files, certificate, key, false);
     cert_files_done(&cert_files);
@@ -146,7 +146,7 @@ static bool parse_node(char *text, uint64_t *ret_id, const char **ret_hosts)
     return is_fine;
 }
 
-/* Does 'each' with each operand. */
+/* Calls 'each' for each operand. */
 typedef int each_fn(struct tool *tool, char *word, const char *ca_folder,
                     uint64_t days);
 
@@ -182,10 +182,11 @@ static int issue_node(struct tool *tool, char *word, const char *ca_folder,
              wish.name.node);
     int rv = cert_issue(&wish, ca_folder, folder, false);
     if (rv == 0) {
-        tool_say(tool,
-                 "%s: node %" PRIu64 " (%s); copy it to that node, and "
-                 "name it there as tls.dir",
-                 folder, wish.name.node, wish.hosts);
+        tool_say(
+            tool,
+            "%s: node %" PRIu64
+            " (%s); copy it to that node, and set tls.dir there to its path",
+            folder, wish.name.node, wish.hosts);
     }
     return rv;
 }
@@ -223,7 +224,7 @@ int run_cert_user(struct tool *tool, char **argv)
 
 /* --- renew ---------------------------------------------------------------- */
 
-/* Renews a certificate; 'days' 0 stands for the usual time. */
+/* Renews a certificate; 'days' 0 means the default. */
 static int cert_renew(struct tool *tool, char *word, const char *ca_folder,
                       uint64_t days)
 {
@@ -238,7 +239,7 @@ static int cert_renew(struct tool *tool, char *word, const char *ca_folder,
     if (!cert_files_name(old.certificate, &wish.name) ||
         wish.name.role == TLS_CA) {
         rv = tool_fail(EX_DATAERR,
-                       "'%s' holds no certificate of a node or a user of hasp",
+                       "'%s' has no certificate of a node or a user of hasp",
                        word);
     } else {
         if (days == 0 && wish.name.role == TLS_USER) {
@@ -249,7 +250,7 @@ static int cert_renew(struct tool *tool, char *word, const char *ca_folder,
     if (rv == 0) {
         tool_say(tool, "%s: renewed, with a new key%s", word,
                  wish.name.role == TLS_NODE
-                     ? "; haspd takes it within a minute, or at SIGHUP"
+                     ? "; haspd reads it within a minute, or at SIGHUP"
                      : "");
     }
     free(hosts);
@@ -304,8 +305,8 @@ int tool_make_ca(const struct tool *tool, const char *folder,
     return strcmp(name.cluster, cluster) == 0
                ? 0
                : tool_fail(EX_DATAERR,
-                           "the CA in '%s' is that of cluster '%s', not of "
-                           "'%s'; name another folder with --dir",
+                           "the CA in '%s' is for cluster '%s', not for '%s'; "
+                           "name another folder with --dir",
                            folder, name.cluster, cluster);
 }
 

@@ -40,7 +40,8 @@ int cert_files_load(const char *path, struct cert_files *ret_paper)
     X509 *certificate = PEM_read_X509(file, NULL, NULL, NULL);
     fclose(file);
     if (certificate == NULL) {
-        return tool_fail(EX_DATAERR, "'%s' holds no certificate (PEM)", path);
+        return tool_fail(EX_DATAERR, "'%s' has no certificate in PEM format",
+                         path);
     }
     *ret_paper = (struct cert_files){.certificate = certificate};
     return 0;
@@ -129,7 +130,7 @@ static int load_key(const char *path, EVP_PKEY **ret_key)
     return *ret_key != NULL
                ? 0
                : tool_fail(EX_DATAERR,
-                           "'%s' holds no key (PEM without a passphrase)",
+                           "'%s' has no key in PEM format without a passphrase",
                            path);
 }
 
@@ -150,8 +151,8 @@ int cert_files_load_ca(const char *folder, struct cert_files *ret_ca,
         return tool_fail(EX_NOINPUT, "cannot read '%s': %s", path,
                          strerror(errno));
     }
-    /* While a CA is exchanged both are in the file: the one of this key is
-     * wanted. */
+    /* During a change of the CA both are in the file: choose the one of this
+     * key. */
     X509 *one;
     while ((one = PEM_read_X509(file, NULL, NULL, NULL)) != NULL) {
         if (ca.certificate == NULL &&
@@ -163,13 +164,13 @@ int cert_files_load_ca(const char *folder, struct cert_files *ret_ca,
     }
     fclose(file);
     if (ca.certificate == NULL) {
-        rv = tool_fail(EX_DATAERR, "no certificate in '%s' goes with ca.key",
+        rv = tool_fail(EX_DATAERR, "no certificate in '%s' matches ca.key",
                        path);
     } else if (!cert_files_name(ca.certificate, ret_name) ||
                ret_name->role != TLS_CA) {
         rv = tool_fail(EX_DATAERR,
-                       "'%s' does not say for which cluster it is; make a CA "
-                       "with: hasp cert ca --cluster NAME",
+                       "'%s' does not name its cluster; make a CA with: hasp "
+                       "cert ca --cluster NAME",
                        path);
     }
     if (rv != 0) {
@@ -328,7 +329,7 @@ int cert_files_make(const struct cert_files_wish *wish,
 
 /* --- Writing -------------------------------------------------------------- */
 
-/* A file that gets its name when it is whole. */
+/* A file that is renamed to its name once it is complete. */
 struct cert_output {
     const char *path;
     char part[PATH_MAX];
@@ -340,7 +341,7 @@ static int output_begin(struct cert_output *output, const char *path,
 {
     output->path = path;
     snprintf(output->part, sizeof output->part, "%.4000s.new", path);
-    /* A run that was interrupted may have left one. */
+    /* An interrupted run may have left one. */
     (void)unlink(output->part);
     int fd = open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0) {
@@ -370,9 +371,9 @@ static int output_end(struct cert_output *output, bool is_good,
     }
     return code == EEXIST
                ? tool_fail(EX_CANTCREAT,
-                           "'%s' exists already; hasp cert renew exchanges it, "
-                           "unless it is a CA's: a new CA goes to another "
-                           "folder, --dir (docs/security.md, A new CA)",
+                           "'%s' exists already; to replace it: hasp cert "
+                           "renew; a new CA needs another folder, --dir "
+                           "(docs/security.md, A new CA)",
                            output->path)
                : tool_fail(EX_IOERR, "cannot write '%s': %s", output->path,
                            strerror(code));

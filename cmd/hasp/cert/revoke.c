@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp cert revoke; and what 'hasp member remove --revoke' does with the
- * certificate of the node that goes. */
+/* hasp cert revoke, and the --revoke of 'hasp member remove'. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,14 +10,14 @@
 #include "cmd/hasp/cert/cert_files.h"
 #include "cmd/hasp/tool.h"
 
-/* What the cluster is told of a certificate. */
+/* A certificate in a revocation request. */
 struct revoked {
     char fingerprint[2 * TLS_FINGERPRINT_SIZE + 1];
     /* Such as "node 2" or "user app"; or empty. */
     char name[2 * TLS_USER_SIZE];
 };
 
-/* Describes a certificate of a node or a user; a CA is not revoked but
+/* Describes a certificate of a node or a user; a CA cannot be revoked, only
  * replaced. */
 static int revoke_describe(const char *path, const X509 *certificate,
                            struct revoked *ret_revoked)
@@ -27,9 +26,9 @@ static int revoke_describe(const char *path, const X509 *certificate,
     bool has_name = cert_files_name(certificate, &name);
     if (has_name && name.role == TLS_CA) {
         return tool_fail(EX_DATAERR,
-                         "'%s' is a CA: what it has made is refused once its "
-                         "certificate has gone from each ca.crt "
-                         "(docs/security.md, 'A new CA')",
+                         "'%s' is a CA and cannot be revoked: remove its "
+                         "certificate from each ca.crt, and all that it signed "
+                         "is refused (docs/security.md, 'A new CA')",
                          path);
     }
     cert_files_fingerprint(certificate, ret_revoked->fingerprint);
@@ -49,7 +48,7 @@ static bool is_fingerprint(const char *text)
     return strlen(text) == size && strspn(text, "0123456789abcdef") == size;
 }
 
-/* Reads a fingerprint, a file, or a folder that 'hasp cert' has made. */
+/* Reads a fingerprint, a file, or a folder that 'hasp cert' created. */
 static int read_what(const char *text, struct revoked *ret_revoked)
 {
     struct stat status;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp cert show, check: what a certificate says, and whether a folder is
- * right. */
+/* hasp cert show and check: prints a certificate, and checks a folder. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -87,7 +86,7 @@ static json_t *show_record_of(const X509 *certificate)
 
 /* --- show ----------------------------------------------------------------- */
 
-/* A socket to the endpoint, with bounds on how long it may take; or -1. */
+/* A socket to the endpoint, with time limits; or -1. */
 static int show_dial(const struct endpoint *endpoint)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
@@ -113,7 +112,8 @@ static int show_dial(const struct endpoint *endpoint)
     return fd;
 }
 
-/* Loads what the node shows, whoever made it: it is shown, not trusted. */
+/* Loads the node's certificate without verifying it: it is printed, not
+ * trusted. */
 static int load_from(const char *text, struct cert_files *ret_paper)
 {
     struct endpoint endpoint;

@@ -16,7 +16,7 @@
 #include "cmd/hasp/run/process_tree.h"
 #include "cmd/hasp/tool.h"
 
-/* The lease is looked at this often, at least. */
+/* The lease is checked at least this often. */
 #define LOOK_NS (500 * NS_PER_MS)
 
 void child_signals(sigset_t *ret_signals)
@@ -30,7 +30,7 @@ void child_signals(sigset_t *ret_signals)
     sigaddset(ret_signals, SIGUSR2);
 }
 
-/* Takes the signals that matter while the command runs: its end, and job
+/* Handles the signals that matter while the command runs: its end, and job
  * control. */
 static void take_more_signals(struct child *child)
 {
@@ -51,9 +51,8 @@ static void signal_group(const struct child *child, int number)
     }
 }
 
-/* Makes 'group' the one that reads from the terminal. This process is in the
- * background when it takes the terminal back, for which SIGTTOU would stop it.
- */
+/* Makes 'group' the foreground group of the terminal. This process is in the
+ * background when it takes the terminal back, and SIGTTOU would stop it. */
 static void give_terminal(pid_t group)
 {
     sigset_t ttou, before;
@@ -64,13 +63,14 @@ static void give_terminal(pid_t group)
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-/* How long the lock may be trusted, counted from the clock that is returned: it
- * is read first, so that a pause in between makes it less and not more. */
+/* How long the lock can be trusted, counted from the returned time. The clock
+ * is read first, so a pause in between makes the time shorter, never longer.
+ * */
 static struct lease_clock child_look(const struct child *child,
                                      struct hasp_lease *ret_lease)
 {
     struct lease_clock at = client_clock_read();
-    /* A hold that cannot be looked at counts as lost. */
+    /* A hold that cannot be read counts as lost. */
     (void)!hasp_look(child->hold, ret_lease);
     return at;
 }
@@ -80,8 +80,8 @@ static uint64_t child_less(uint64_t time_ns, uint64_t by_ns)
     return time_ns > by_ns ? time_ns - by_ns : 0;
 }
 
-/* Tells the guardian what this process is going to do. The guardian does each
- * thing a little later, but in time. */
+/* Passes this process's plan to the guardian, which does each step a little
+ * later, but in time. */
 static void tell_guardian(struct child *child, struct lease_clock at,
                           const struct hasp_lease *lease)
 {
@@ -99,8 +99,8 @@ static void tell_guardian(struct child *child, struct lease_clock at,
     guardian_trust(&child->guardian, at, first_ns, kill_ns);
 }
 
-/* Starts the guardian, which from then on guards the deadline; the command
- * starts only after that. */
+/* Starts the guardian, which enforces the deadline from then on. The command
+ * must start only after that. */
 static int start_guardian(struct child *child, int go[2])
 {
     struct guardian_ward ward = {
@@ -126,7 +126,7 @@ static void become_command(struct child *child, int error_fd, int go_fd)
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
-        _exit(128 + SIGKILL); /* The parent has died in between. */
+        _exit(128 + SIGKILL); /* The parent died in between. */
     }
     int code = EAGAIN; /* There is no guardian, or the lease has run out. */
     if (read(go_fd, &go, 1) == 1) {
@@ -138,8 +138,8 @@ static void become_command(struct child *child, int error_fd, int go_fd)
     _exit(code == ENOENT ? 127 : 126);
 }
 
-/* Explains why the command did not start. 'hasp run A B -- COMMAND' does not
- * mean two locks. */
+/* Explains why the command did not start, such as 'hasp run A B -- COMMAND',
+ * which does not mean two locks. */
 static int fail_to_run(char *const *argv, int code)
 {
     bool has_dashes = false;
@@ -179,11 +179,10 @@ int child_start(struct child *child)
     code = child->pid < 0 ? errno : 0;
     close(error_pipe[1]);
     if (child->pid > 0) {
-        /* Both processes do this, since either may come first. */
+        /* Parent and child both do this, since either can be first. */
         setpgid(child->pid, child->pid);
         code = start_guardian(child, go_pipe);
-        /* The pipe closes with the exec; bytes in it tell why there was none.
-         */
+        /* exec closes the pipe; bytes in it are the errno of a failed exec. */
         if (code != 0 ||
             read(error_pipe[0], &code, sizeof code) == sizeof code) {
             kill(child->pid, SIGKILL);
@@ -211,7 +210,7 @@ int child_start(struct child *child)
     return 0;
 }
 
-/* Lets the command go on after a stop, if the lock is still held. */
+/* Continues the command after a stop, if the lock is still held. */
 static void child_wake(struct child *child)
 {
     struct hasp_lease lease;
@@ -222,9 +221,10 @@ static void child_wake(struct child *child)
     }
 }
 
-/* Ctrl-Z stopped the command: the shell gets its terminal, we stop as well.
- * While we are stopped nobody sends heartbeats; that is safe, for the command
- * stands still, too, and goes on only if the lease is held still. */
+/* Ctrl-Z stopped the command: give the terminal to the shell, and stop as
+ * well. While we are stopped nobody sends heartbeats. That is safe: the
+ * command is stopped, too, and is continued only if the lease is still held.
+ * */
 static void stop_along(struct child *child)
 {
     child->stops_along = false;
@@ -259,8 +259,8 @@ static struct process_tree family_of(const struct child *child)
         .command = child->pid, .run = getpid(), .run_id = child->run_id};
 }
 
-/* Deals with the end of the command, which is not reaped yet: so its group
- * keeps its number. */
+/* Handles the end of the command. It is not reaped yet, so the id of its group
+ * cannot be reused. */
 static void take_end(struct child *child)
 {
     struct hasp_lease lease;
@@ -274,14 +274,15 @@ static void take_end(struct child *child)
                            guardian_has_warned(&child->guardian));
     }
     if (child->was_lost) {
-        /* Processes that the command has left behind must not live on. */
+        /* Background processes of the command must not survive the lost lock.
+         * */
         struct process_tree tree = family_of(child);
         child->has_survivors = !process_tree_kill(&tree);
     }
     guardian_dismiss(&child->guardian);
 }
 
-/* Ends the command: without its guardian it could outlive its lock. */
+/* Kills the command: without its guardian it could outlive its lock. */
 static void take_guardian_death(struct child *child)
 {
     if (child->on_lost == ON_LOST_IGNORE || child->unguarded_ns != 0 ||
@@ -293,8 +294,8 @@ static void take_guardian_death(struct child *child)
               child->name);
 }
 
-/* Deals with the ends of the command, of its guardian, and of orphans, which
- * this process inherits. */
+/* Handles the ends of the command, of its guardian, and of orphans, which this
+ * process inherits. */
 static void take_ends(struct child *child)
 {
     siginfo_t info = {0};
@@ -339,7 +340,7 @@ static void child_take_signals(struct child *child)
     }
 }
 
-/* Deals with what other threads have learnt of the holds. */
+/* Handles what other threads have learnt about the holds. */
 static void take_events(struct child *child)
 {
     struct hasp_event event;
@@ -350,7 +351,7 @@ static void take_events(struct child *child)
         } else if (event.kind == HASP_EVENT_NOTICE) {
             tool_fail(0, "%s", event.text);
         } else if (event.kind == HASP_EVENT_PLEASE && !child->is_quiet) {
-            tool_fail(0, "somebody asks you to release '%s'%s%s", event.name,
+            tool_fail(0, "a client asks you to release '%s'%s%s", event.name,
                       event.text[0] != '\0' ? ": " : "", event.text);
         }
     }
@@ -372,7 +373,7 @@ static void act_on_loss(struct child *child, const struct hasp_lease *lease)
     }
     child->is_lost = true;
     if (child->on_lost == ON_LOST_IGNORE) {
-        child_say(child, "is lost; the command goes on without it", lease);
+        child_say(child, "is lost; the command continues without it", lease);
         return;
     }
     struct process_tree tree = family_of(child);
@@ -417,12 +418,11 @@ static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
     } else if (!is_near && was_frozen) {
         guardian_forget_warning(&child->guardian);
         process_tree_signal(&tree, SIGCONT);
-        child_say(child, "is safe again; the command goes on", lease);
+        child_say(child, "is safe again; the command continues", lease);
     }
 }
 
-/* Sets the timer to the next moment at which act_on_lease() would do something.
- */
+/* Sets the timer to the next time at which act_on_lease() has to act. */
 static void child_set_timer(struct child *child, const struct hasp_lease *lease)
 {
     uint64_t next_ns = LOOK_NS;

@@ -17,12 +17,12 @@
 #include "client/clock.h"
 #include "cmd/hasp/run/process_tree.h"
 
-/* Parent and lease are looked at this often, at least. */
+/* Parent and lease are checked at least this often. */
 #define LOOK_NS (500 * NS_PER_MS)
-/* How often at first, while a command starts what it needs. */
+/* Interval at first, while a command starts its processes. */
 #define LOOK_FIRST_NS (10 * NS_PER_MS)
-/* How much later the deputy acts than the guardian: so the command gets one
- * TERM. STOP and KILL may come twice, and are never late. */
+/* Delay of the deputy after the guardian, so that the command gets one TERM.
+ * STOP and KILL may be sent twice, and are never late. */
 #define DEPUTY_LATER_NS (20 * NS_PER_MS)
 
 struct deadline {
@@ -36,7 +36,7 @@ struct guardian_page {
     atomic_bool has_warned;
     atomic_bool has_killed;
     atomic_bool is_alone;
-    /* The guardian is dismissed, and does nothing any more. */
+    /* The guardian is dismissed and must not act. */
     atomic_bool is_over;
     _Atomic pid_t deputy;
 };
@@ -200,8 +200,8 @@ static void signal_family(const struct guardian_watch *watch, int number,
     }
 }
 
-/* Closes what was inherited: connections must close with 'hasp run', and the
- * command's pipes must not be held open here. */
+/* Closes inherited descriptors: connections must close with 'hasp run', and
+ * the command's pipes must not be kept open here. */
 static void guardian_let_go(struct guardian_watch *watch)
 {
     int keep[2] = {watch->life_fd, watch->ward.go_fd};
@@ -233,7 +233,7 @@ static void wait_until_due(const struct guardian_watch *watch, uint64_t left_ns)
         when.it_value.tv_nsec = 1;
     }
     timerfd_settime(watch->timer_fd, 0, &when, NULL);
-    /* The time limit is for want of a timer. */
+    /* The time limit replaces a timer that could not be created. */
     poll(fds, 2, (int)(left_ns / NS_PER_MS) + 1);
     if (read(watch->timer_fd, &ignored, sizeof ignored) < 0) {
         ignored = 0; /* The timer is not due. */
@@ -249,8 +249,8 @@ static bool is_run_dead(const struct guardian_watch *watch)
 static void look_after_deputy(const struct guardian_watch *watch)
 {
     siginfo_t info = {0};
-    /* The deputy stays a zombie: its number must mean it until the guardian is
-     * dismissed. */
+    /* The deputy stays a zombie, so that its pid is not reused before the
+     * guardian is dismissed. */
     if (watch->deputy != 0 &&
         waitid(P_PID, (id_t)watch->deputy, &info,
                WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -289,8 +289,8 @@ static void guardian_guard(struct guardian_watch *watch)
         }
         if (first_ns == 0) {
             signal_family(watch, watch->ward.first_signal, false);
-            /* This comes after the signal: a process that takes it back must
-             * not come too early. */
+            /* Set after the signal: a process that sends SIGCONT because of it
+             * must not be earlier than the signal. */
             atomic_store(&page->has_warned, true);
             continue;
         }

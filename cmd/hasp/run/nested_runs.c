@@ -57,8 +57,7 @@ void nested_runs_put(struct buffer *out, const char *id,
     }
 }
 
-/* Reads the next entry and moves on; an entry that is not understood is passed
- * over. */
+/* Reads the next entry and moves on; skips entries that it cannot parse. */
 static bool next_entry(const char **text, struct nested_entry *ret_entry)
 {
     while (**text != '\0') {
@@ -87,9 +86,9 @@ static bool next_entry(const char **text, struct nested_entry *ret_entry)
     return false;
 }
 
-/* The environment may be older than the lock: it is inherited by what outlives
- * the run, and may tell of another cluster. Without an answer it is
- * believed. */
+/* The environment can be older than the lock: processes that outlive the run
+ * inherit it, and it can name another cluster. So the cluster is asked;
+ * without an answer the environment is believed. */
 static bool still_holds(struct tool *tool, const struct nested_entry *entry)
 {
     char token[32], session[32];
@@ -102,8 +101,8 @@ static bool still_holds(struct tool *tool, const struct nested_entry *entry)
     return exit_code != 0 || value_number(holds, "") == 1;
 }
 
-/* True if 'name' would be waited for without end; '*is_inside' is set if a run
- * around this one holds it shared and so is it wanted. */
+/* True if a request for 'name' would wait forever; '*is_inside' is set if a
+ * run around this one holds it shared and this request is shared, too. */
 static bool nested_runs_is_vain(struct tool *tool,
                                 const struct acquire_options *options,
                                 const char *name, bool *is_inside,
@@ -138,11 +137,12 @@ int nested_runs_check(struct tool *tool, struct acquire_options *options)
         const char *name = options->names.text[i];
         if (nested_runs_is_vain(tool, options, name, &options->is_inside,
                                 &token)) {
-            return tool_fail(EX_USAGE,
-                             "'%s' is held by the 'hasp run' around this one, "
-                             "with token %" PRIu64 ", and would be waited for "
-                             "for ever; use another name, -n or -w",
-                             name, token);
+            return tool_fail(
+                EX_USAGE,
+                "'%s' is held by the 'hasp run' around this one, "
+                "with token %" PRIu64
+                ", so this one would wait forever; use another name, -n or -w",
+                name, token);
         }
     }
     if (options->is_inside) {

@@ -16,24 +16,23 @@
 #include "base/units.h"
 #include "client/clock.h"
 
-/* How often new members are searched for: some start others faster than they
- * are found, and those that never end are stopped by process_tree_kill(). */
+/* Rounds in search of new members: some start others faster than they are
+ * found; process_tree_kill() stops those that never end. */
 #define ROUNDS_MAX 20
 #define ENVIRONMENT_MAX (1024 * 1024)
-/* All are dead if this many looks in a row find nobody: a process that forks
- * and exits may be missed by one. */
+/* All are dead if this many rounds in a row find none: one round can miss a
+ * process that forks and exits. */
 #define EMPTY_LOOKS 3
-/* So many looks come without a pause, which such a process would profit from.
- */
+/* This many rounds have no pause, in which such a process could continue. */
 #define HASTY_LOOKS 100
-/* The longest wait for a process that hangs in the kernel. */
+/* Time limit for a process that hangs in the kernel. */
 #define KILL_LIMIT_NS (10 * NS_PER_S)
 
 struct tree_process {
     pid_t pid;
     pid_t parent;
-    uint64_t start; /* Its start, in ticks since boot. */
-    long threads;   /* 1, too, of a zombie. */
+    uint64_t start; /* Start time, in ticks since boot. */
+    long threads;   /* Number of threads; also 1 for a zombie. */
     char state;
     char name[16];
     bool is_member;
@@ -43,7 +42,7 @@ struct census {
     struct tree_process *process;
     size_t count;
     size_t capacity;
-    /* The memory for an environment, made when one is first read. */
+    /* Memory for an environment, allocated when one is first read. */
     char *text;
 };
 
@@ -62,8 +61,8 @@ static bool read_process(pid_t pid, struct tree_process *ret_process)
         return false;
     }
     text[size] = '\0';
-    /* "pid (name) state parent ...", where the name may hold anything; the
-     * number of threads is the 20th field, the time of start the 22nd. */
+    /* "pid (name) state parent ..."; the name can contain any characters; the
+     * number of threads is the 20th field, the start time the 22nd. */
     const char *name = strchr(text, '('), *end = strrchr(text, ')');
     long parent;
     if (name == NULL || end == NULL ||
@@ -148,7 +147,7 @@ static bool add_children(struct census *census, pid_t pid)
     return has_list;
 }
 
-/* Adds all processes below 'hasp run'; false if those cannot be found. */
+/* Adds all descendants of 'hasp run'; false if they cannot be found. */
 static bool take_tree(struct census *census, pid_t run)
 {
     census->count = 0;
@@ -179,8 +178,8 @@ static void take_census(struct census *census, const struct process_tree *tree)
     }
 }
 
-/* True if HASP_RUNS, as the process of this thread was started with it, names
- * this run. A thread that has ended shows no environment. */
+/* True if HASP_RUNS in the initial environment of this thread's process names
+ * this run. A thread that has ended has no environment. */
 static bool thread_has_run_id(struct census *census, pid_t pid, pid_t thread,
                               const char *run_id)
 {
@@ -233,8 +232,8 @@ static bool has_run_id(struct census *census,
     return has;
 }
 
-/* The state is that of the main thread: once that has ended it shows Z, while
- * others may run and write for ever. */
+/* The state is that of the main thread: Z once it has ended, while other
+ * threads may still run and write. */
 static bool is_alive(const struct tree_process *process)
 {
     return process->threads > 1 ||

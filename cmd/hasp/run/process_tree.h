@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 
-/* All that a command has started, wherever it went: its children, theirs, and
+/* All processes that a command has started: its children, their children, and
  * those that left its process group or its session or lost their parent.
  *
- * They are found in /proc, in rounds until no new one turns up:
+ * They are found in /proc, in rounds until a round finds no new one:
  *
  *     by parent        from the command on; 'hasp run' is a subreaper
  *                      (prctl(2)), so that orphans become its own children;
- *                      from parent to child where the kernel lists children,
- *                      which is quick enough for one that forks all the time
- *     by environment   when 'hasp run' is dead, and orphans have gone to init:
- *                      HASP_RUNS has the number of the run in it
- *     by memory        likewise: who belonged to it the last time one looked
+ *                      from parent to child if the kernel lists children,
+ *                      which is fast enough for one that forks all the time
+ *     by environment   if 'hasp run' is dead, and init has adopted the orphans:
+ *                      HASP_RUNS contains the id of the run
+ *     by memory        if it is dead: the members of the last check
  *
- * A guardian is never among them: it must outlive what it guards. Not found is
- * what was started by somebody else on the command's behalf (a service manager,
- * cron, a container engine), and, once 'hasp run' is dead, what has left the
- * group, lost its parent and emptied its environment since one last looked, or
- * forks and exits faster than it is found. */
+ * A guardian is never among them: it must outlive what it guards. Processes
+ * that others start on the command's behalf (a service manager, cron, a
+ * container engine) are not found; nor, once 'hasp run' is dead, those that
+ * since the last check left the group, lost their parent and emptied their
+ * environment, or that fork and exit faster than they are found. */
 
 #ifndef HASP_CMD_HASP_RUN_PROCESS_TREE_H
 #define HASP_CMD_HASP_RUN_PROCESS_TREE_H
@@ -27,12 +27,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* As ps(1) shows them, and as they are known here. */
+/* Names as ps(1) shows them, and as this code recognizes them. */
 #define PROCESS_TREE_RUN_NAME "hasp-run"
 #define PROCESS_TREE_GUARDIAN_NAME "hasp-guardian"
 
-/* Who belonged to a family. Numbers of processes are used again, but not with
- * the same time of start. */
+/* The members of a family at one time. Pids are reused, but not with the same
+ * start time. */
 struct process_tree_roll {
     struct process_tree_entry {
         pid_t pid;
@@ -45,23 +45,24 @@ struct process_tree_roll {
 struct process_tree {
     pid_t command;      /* The command, leader of its group. */
     pid_t run;          /* 'hasp run'; 0: it is dead. */
-    const char *run_id; /* Its entry in HASP_RUNS begins with it. */
-    const struct process_tree_roll *roll; /* For when it is dead; or NULL. */
+    const char *run_id; /* Prefix of its entry in HASP_RUNS. */
+    const struct process_tree_roll
+        *roll; /* Used once 'hasp run' is dead; or NULL. */
 };
 
-/* Looks who belongs to it while 'hasp run' lives; 'roll' stays as it is if that
- * has died, or where the kernel does not list children. */
+/* Records the members while 'hasp run' is alive; 'roll' is unchanged if that
+ * is dead, or if the kernel does not list children. */
 void process_tree_note(const struct process_tree *tree,
                        struct process_tree_roll *roll);
 
 /* Sends SIGSTOP, SIGCONT or SIGKILL to the group of the command and to all of
- * the family. SIGCONT stops short of what another 'hasp run' in the family
- * guards, which wakes that by itself, or does not. Returns how many are alive,
- * not counting the dead that nobody has fetched. */
+ * the family. SIGCONT is not sent to what another 'hasp run' in the family
+ * guards: that run decides whether to continue it. Returns the number of
+ * members that are alive, not counting zombies. */
 size_t process_tree_signal(const struct process_tree *tree, int number);
 
-/* Kills them again and again until none is alive, for at most 10 s: one that
- * hangs in the kernel dies when it comes back. Returns whether all are dead. */
+/* Kills the members repeatedly until none is alive, for at most 10 s: one that
+ * hangs in the kernel dies when it returns. Returns whether all are dead. */
 bool process_tree_kill(const struct process_tree *tree);
 
 #endif /* HASP_CMD_HASP_RUN_PROCESS_TREE_H */

@@ -15,8 +15,8 @@
 #include "cmd/hasp/run/nested_runs.h"
 #include "cmd/hasp/tool.h"
 
-/* The part of the trusted time that --grace has by default, and the part that a
- * signal may take. */
+/* The part of the trusted time that is the default of --grace, and the part
+ * that a signal can take. */
 #define GRACE_PART 4
 #define MARGIN_PART 80
 #define MARGIN_MIN_MS 10
@@ -24,7 +24,7 @@
 struct run {
     struct tool *tool;
     struct acquire_options acquire;
-    int on_lost;       /* Its values are of enum on_lost. */
+    int on_lost;       /* An enum on_lost. */
     uint64_t grace_ms; /* UINT64_MAX for the default. */
     char id[NESTED_RUNS_ID_SIZE];
     bool has_survivors;
@@ -43,8 +43,8 @@ static int read_run(struct run *run, char **argv)
     return exit_code ?: acquire_options_check(run->tool, &run->acquire, name);
 }
 
-/* True for a variable that this run sets for its command, even if an outer run
- * has set it. */
+/* True for a variable that this run sets for its command; it replaces an outer
+ * run's. */
 static bool is_set_by_run(const char *variable)
 {
     static const char *const names[] = {
@@ -66,8 +66,8 @@ static char *run_take_text(struct buffer *text)
     return copy;
 }
 
-/* The environment of the command: ours, and what this run sets. Of several
- * locks each has a line in HASP_LOCK and HASP_TOKEN. */
+/* The environment of the command: ours, and what this run sets. With several
+ * locks HASP_LOCK and HASP_TOKEN have a line for each. */
 static char **make_environment(const struct run *run,
                                const struct acquired *acquired)
 {
@@ -116,7 +116,7 @@ static void free_environment(char **environment)
     free(environment);
 }
 
-/* Runs the command under the lock, which was acquired. */
+/* Runs the command under the acquired lock. */
 static int run_command(struct run *run, struct acquired *acquired, char **argv,
                        int signal_fd, const sigset_t *mask)
 {
@@ -130,10 +130,11 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
     if (grace_ms > trust_ms / 2) {
         grace_ms = trust_ms / 2;
         if (has_grace) {
-            tool_say(run->tool,
-                     "--grace is cut to %" PRIu64 "ms, half of what the lease "
-                     "can be trusted; a longer --ttl allows more",
-                     grace_ms);
+            tool_say(
+                run->tool,
+                "--grace is cut to %" PRIu64 "ms, half of the time "
+                "that the lease can be trusted; a longer --ttl allows more",
+                grace_ms);
         }
     }
     struct child child = {.argv = argv,
@@ -161,9 +162,9 @@ static int tell_not_acquired(const struct run *run, int exit_code,
     const char *name = run->acquire.names.text[0];
     if (run->acquire.is_inside && exit_code == EX_USAGE) {
         return tool_fail(exit_code,
-                         "'%s' is held, shared, by the 'hasp run' around this "
-                         "one, for which somebody waits in the queue: this one "
-                         "would wait for ever; use another name, -n or -w",
+                         "the 'hasp run' around this one holds '%s' shared, "
+                         "and another client waits for it: this one would wait "
+                         "forever; use another name, -n or -w",
                          name);
     }
     if (acquired->was_not_free) {

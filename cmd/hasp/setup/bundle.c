@@ -76,7 +76,7 @@ int file_write(const char *path, struct bytes bytes, mode_t mode, gid_t group)
 {
     char part[PATH_MAX];
     snprintf(part, sizeof part, "%.4000s.new", path);
-    /* A run that was interrupted may have left one. */
+    /* An interrupted run may have left one. */
     (void)unlink(part);
     int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     bool is_good = fd >= 0 && fchown(fd, (uid_t)-1, group) == 0 &&
@@ -107,9 +107,9 @@ bool file_is(const char *path, struct bytes bytes)
 int bundle_write(const struct bundle *bundle, const char *path)
 {
     AUTO(buffer_done) struct buffer out = {0};
-    buffer_put_text(&out, "# For 'hasp setup --install' on one machine. The "
-                          "key of its node is in it:\n# remove it once it is "
-                          "installed.\n");
+    buffer_put_text(&out, "# For 'hasp setup --install' on one machine. It "
+                          "contains the node's key:\n"
+                          "# remove it after the installation.\n");
     for (size_t i = 0; i < PART_COUNT; i++) {
         buffer_printf(&out, MARK "%s\n", part_names[i]);
         buffer_put_bytes(&out, buffer_bytes(&bundle->part[i]));
@@ -119,7 +119,7 @@ int bundle_write(const struct bundle *bundle, const char *path)
     return rv;
 }
 
-/* The part whose mark the line is; PART_COUNT: none. */
+/* The part that this line begins; PART_COUNT: none. */
 static size_t part_of(struct bytes line)
 {
     for (size_t i = 0; i < PART_COUNT; i++) {
@@ -149,8 +149,8 @@ static int parse(struct bytes rest, const char *path, struct bundle *bundle)
     for (size_t i = 0; i < PART_COUNT; i++) {
         if (bundle->part[i].size == 0) {
             return tool_fail(EX_DATAERR,
-                             "'%s' is not a whole file of 'hasp setup': "
-                             "%s is missing; copy it again",
+                             "'%s' is not a complete file of 'hasp setup': %s "
+                             "is missing; copy it again",
                              path, part_names[i]);
         }
     }

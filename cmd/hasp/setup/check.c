@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp setup --check: what this machine lacks to be a node that serves, in the
- * order in which it has to be mended. */
+/* hasp setup --check: what this machine lacks to serve as a node, in the order
+ * in which to fix it. */
 
 #include <errno.h>
 #include <netdb.h>
@@ -59,22 +59,23 @@ static bool check_files(struct check *check)
     struct node_user as;
     if (!check_add(check, "user", node_find_user(&as),
                    node_find_user(&as) ? NODE_USER
-                                       : "there is no user " NODE_USER
+                                       : "no user " NODE_USER
                                          ": install the package haspd")) {
         return false;
     }
     if (access(NODE_CONFIG, F_OK) != 0) {
-        return check_add(
-            check, "configuration", false,
-            NODE_CONFIG " is missing: hasp setup makes a file for "
-                        "each machine, hasp setup --install FILE puts it here");
+        return check_add(check, "configuration", false,
+                         NODE_CONFIG
+                         " is missing: hasp setup creates a file for each "
+                         "machine, hasp setup --install FILE installs it here");
     }
     bool is_good = node_ask_haspd(NODE_CONFIG, "--check-config", &said) == 0;
     bool needs_root = !is_good && geteuid() != 0;
     return check_add(check, "configuration", is_good, "%s%s%s", NODE_CONFIG,
                      said.size > 0 ? ": " : "", (const char *)said.data) ||
-           (needs_root && check_add(check, "configuration", false,
-                                    "root sees more: sudo hasp setup --check"));
+           (needs_root &&
+            check_add(check, "configuration", false,
+                      "only root can check all: sudo hasp setup --check"));
 }
 
 static void check_service(struct check *check)
@@ -84,8 +85,8 @@ static void check_service(struct check *check)
     if (!node_has_systemd()) {
         return;
     }
-    /* A node that waits for the other founders is ready for systemd only after
-     * they have come. */
+    /* A node that waits for the other founders reports readiness to systemd
+     * only after they have connected. */
     bool runs = node_ask_systemd("is-active", &active) == 0 ||
                 strcmp((const char *)active.data, "activating") == 0;
     check_add(check, "service", runs, "%s%s", (const char *)active.data,
@@ -149,11 +150,10 @@ static void check_member(struct check *check, const char *id, const char *peer,
     for (size_t i = 0; i < 2; i++) {
         int error = dial(addresses[i]);
         if (error != 0) {
-            check_add(check, what, false,
-                      "%s: %s; is haspd set up there, and no firewall before "
-                      "it?",
-                      addresses[i],
-                      error < 0 ? "no such name" : strerror(error));
+            check_add(
+                check, what, false,
+                "%s: %s; check that haspd is set up there, and its firewall",
+                addresses[i], error < 0 ? "no such name" : strerror(error));
             return;
         }
     }
@@ -165,7 +165,7 @@ static void check_members(struct check *check)
 {
     AUTO(buffer_done) struct buffer printed = {0};
     if (node_ask_haspd(NODE_CONFIG, "--print-config", &printed) != 0) {
-        return; /* The configuration has been said to be wrong. */
+        return; /* The configuration was reported as wrong. */
     }
     struct bytes rest = buffer_bytes(&printed);
     while (rest.size > 0) {
@@ -176,7 +176,7 @@ static void check_members(struct check *check)
         if (sscanf(line, "id = %23s ;", check->id) == 1) {
             continue;
         }
-        /* The first one, that of [node]. */
+        /* The first "dir", that of [node]. */
         if (sscanf(line, "dir = %4095s ;", word) == 1 &&
             check->data[0] == '\0') {
             memcpy(check->data, word, sizeof word);
@@ -189,7 +189,8 @@ static void check_members(struct check *check)
 
 /* --- The cluster ---------------------------------------------------------- */
 
-/* By the local door, for which root needs neither certificate nor secret. */
+/* Uses the admin socket, for which root needs neither certificate nor secret.
+ * */
 static void check_cluster(struct check *check)
 {
     struct endpoint endpoint;
@@ -200,7 +201,7 @@ static void check_cluster(struct check *check)
     char why[HASP_WHY_SIZE];
     if (geteuid() != 0) {
         check_add(check, "cluster", false,
-                  "only root may ask the node: sudo hasp setup --check");
+                  "only root can ask the node: sudo hasp setup --check");
         return;
     }
     if (endpoint_parse(check->data, strlen(check->data), &endpoint, why) != 0) {
@@ -210,9 +211,9 @@ static void check_cluster(struct check *check)
     bool serves = tool_ask(&by_door, WORDS("LOCK.LIST", "COUNT", "1"), NULL,
                            NULL) == 0;
     check_add(check, "cluster", serves,
-              serves ? "it has a leader and serves"
-                     : "no leader yet; a new cluster begins when all its "
-                       "machines have been set up");
+              serves ? "there is a leader; the cluster is available"
+                     : "no leader yet; a new cluster starts once all its "
+                       "machines are set up");
     client_free(by_door.client);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp setup --install: makes this machine a node. Nothing that a node has is
- * written over but by a renewed certificate of the same CA, and haspd has to
- * accept the configuration before it gets its name. */
+/* hasp setup --install: makes this machine a node. Existing files are not
+ * overwritten, except by a renewed certificate of the same CA, and haspd has
+ * to accept the configuration before the file gets its final name. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "cmd/hasp/setup/program.h"
 #include "cmd/hasp/tool.h"
 
-/* A unit that cannot start has failed by then. */
+/* A unit that cannot start has failed after this time. */
 #define FAILS_WITHIN_MS 1500
 #define LOOK_MS 100
 
@@ -37,14 +37,14 @@ static int check_machine(struct node_user *ret_user)
     }
     if (!node_find_user(ret_user)) {
         return tool_fail(
-            EX_CONFIG, "there is no user '" NODE_USER "' on this machine: "
+            EX_CONFIG, "no user '" NODE_USER "' on this machine: "
                        "install the package haspd, or see docs/operations.md");
     }
     return tool_find_haspd(haspd);
 }
 
-/* Another configuration, or certificates of another CA, are of another node or
- * cluster. */
+/* Another configuration, or certificates of another CA, belong to another node
+ * or cluster. */
 static int check_there(const struct bundle *bundle)
 {
     for (size_t i = PART_CONFIG; i <= PART_CA; i++) {
@@ -53,9 +53,9 @@ static int check_there(const struct bundle *bundle)
             !file_is(path, buffer_bytes(&bundle->part[i]))) {
             return tool_fail(
                 EX_CANTCREAT,
-                "'%s' is there and says something else: this machine has been "
-                "set up before; to set it up anew, stop haspd and move "
-                "/etc/hasp and " NODE_DATA " away",
+                "'%s' exists and differs: this machine was set up before; to "
+                "set it up again, stop haspd and move /etc/hasp and " NODE_DATA
+                " away",
                 path);
         }
     }
@@ -78,7 +78,7 @@ static int make_folder(const char *path, mode_t mode, uid_t owner, gid_t group)
                            path, strerror(errno));
 }
 
-/* The package has made most of them. */
+/* The package has created most of them. */
 static int make_folders(const struct node_user *as)
 {
     int rv = make_folder("/etc/hasp", 0755, 0, 0);
@@ -88,7 +88,7 @@ static int make_folders(const struct node_user *as)
     return rv ?: make_folder("/run/hasp", 0750, as->user, as->group);
 }
 
-/* The configuration is checked with the certificates in place, under a name by
+/* Checks the configuration with the certificates in place, under a name with
  * which the service does not start. */
 static int write_parts(const struct bundle *bundle, const struct node_user *as)
 {
@@ -130,9 +130,10 @@ static int start(const struct tool *tool)
 {
     AUTO(buffer_done) struct buffer said = {0};
     if (!node_has_systemd()) {
-        tool_say(tool,
-                 "systemd does not run here: start haspd --config " NODE_CONFIG
-                 " as the user " NODE_USER);
+        tool_say(
+            tool,
+            "systemd is not running here: start haspd --config " NODE_CONFIG
+            " as the user " NODE_USER);
         return 0;
     }
     int status = program_run(
@@ -154,8 +155,8 @@ static int start(const struct tool *tool)
                              "-u haspd -n 20");
         }
     }
-    tool_say(tool, "haspd runs; the cluster begins when all its machines have "
-                   "been set up; see: sudo hasp setup --check");
+    tool_say(tool, "haspd runs; the cluster starts once all its machines are "
+                   "set up; see: sudo hasp setup --check");
     return 0;
 }
 

@@ -35,7 +35,7 @@ static bool address_text(const struct sockaddr *address, char ret_text[256])
     } else if (address->sa_family == AF_INET6) {
         const struct sockaddr_in6 *six = (const void *)address;
         if (IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) {
-            return false; /* It means something on its link alone. */
+            return false; /* A link-local address is valid only on its link. */
         }
         bytes = &six->sin6_addr;
     } else {
@@ -44,8 +44,8 @@ static bool address_text(const struct sockaddr *address, char ret_text[256])
     return inet_ntop(address->sa_family, bytes, ret_text, 256) != NULL;
 }
 
-/* The addresses of this machine's interfaces but loopback, with blanks between
- * them, and before the first: IPv4 if there are any, else IPv6. */
+/* The addresses of this machine's interfaces except loopback, each after a
+ * blank: IPv4 if there are any, otherwise IPv6. */
 static size_t own_addresses(struct buffer *out)
 {
     static const int families[] = {AF_INET, AF_INET6};
@@ -130,8 +130,8 @@ static int find_address(struct machine *machine)
     }
     if (!is_own_name(machine->name)) {
         return tool_fail(EX_DATAERR,
-                         "cannot find an address of '%s' that other machines "
-                         "reach: give it as %s=ADDRESS",
+                         "no address of '%s' is reachable from other machines: "
+                         "give it as %s=ADDRESS",
                          machine->name, machine->name);
     }
     size_t count = own_addresses(&own);
@@ -150,7 +150,7 @@ static int find_address(struct machine *machine)
 
 /* --- Reading -------------------------------------------------------------- */
 
-/* Reads "10.0.0.1,lock1.lan": the first is where the machine listens. */
+/* Reads "10.0.0.1,lock1.lan": the machine listens at the first. */
 static int read_hosts(const struct tool *tool, struct machine *machine,
                       const char *text)
 {

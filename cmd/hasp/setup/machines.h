@@ -27,9 +27,11 @@ struct tool;
 
 struct machine {
     char name[MACHINE_NAME_SIZE];
-    char address[256]; /* Where it listens and is reached, without a port. */
-    char hosts[1024];  /* Its address, its name, and more, for certificates. */
-    bool is_here;      /* It is the machine on which this program runs. */
+    char address[256]; /* Address where it listens and is reached, without a
+                          port. */
+    char hosts[1024];  /* Its address, its name and further hosts, for
+                          certificates. */
+    bool is_here;      /* This program runs on it. */
 };
 
 struct machines {
@@ -37,10 +39,10 @@ struct machines {
     size_t count;
 };
 
-/* Reads the operands 'words', which end with a NULL. */
+/* Reads the operands 'words', up to a NULL. */
 int machines_read(const struct tool *tool, char *const *words,
                   struct machines *ret_machines);
-/* "[host]:port" of an IPv6 address, else "host:port". */
+/* "[host]:port" for an IPv6 address, otherwise "host:port". */
 void machine_put_address(struct buffer *out, const struct machine *machine,
                          unsigned port);
 

@@ -9,7 +9,7 @@
 #include "cmd/hasp/setup/program.h"
 #include "cmd/hasp/tool.h"
 
-/* The output of haspd --check-config if it has no warning. */
+/* The output of haspd --check-config without warnings. */
 #define FINE "configuration ok"
 
 bool node_find_user(struct node_user *ret_user)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The node on this machine: where its files are, and the programs that
- * report on it. */
+/* The node on this machine: its files, and the programs that report on it. */
 
 #ifndef HASP_CMD_HASP_SETUP_NODE_H
 #define HASP_CMD_HASP_SETUP_NODE_H
@@ -21,21 +20,21 @@
 
 struct tool;
 
-/* The user as whom haspd runs. */
+/* The user that runs haspd. */
 struct node_user {
     uid_t user;
     gid_t group;
 };
 
-/* False: there is no such user on this machine. */
+/* False if this machine has no such user. */
 bool node_find_user(struct node_user *ret_user);
 /* True if systemd runs this machine. */
 bool node_has_systemd(void);
 /* Runs haspd --config CONFIG WHAT, as the node's user if this process is root,
- * and adds to an empty 'out' what it says but "configuration
- * ok"; its exit status. */
+ * and adds its output, except "configuration ok", to an empty 'out'. Returns
+ * its exit status. */
 int node_ask_haspd(const char *config, const char *what, struct buffer *out);
-/* Runs systemctl WORD haspd; what it says, such as "active". */
+/* Runs systemctl WORD haspd; returns its output, such as "active". */
 int node_ask_systemd(const char *word, struct buffer *out);
 
 /* hasp setup --install FILE, and --check: an exit code. */

@@ -28,7 +28,7 @@ static _Noreturn void become(const char *const *argv, uid_t user, gid_t group,
     _exit(CANNOT_RUN);
 }
 
-/* Reads until nobody can write any more, and keeps the beginning. */
+/* Reads until the last writer has closed, and keeps the beginning. */
 static void gather(int fd, struct buffer *out)
 {
     char piece[4096];

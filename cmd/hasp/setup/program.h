@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Another program, run to its end. */
+/* Runs another program to its end. */
 
 #ifndef HASP_CMD_HASP_SETUP_PROGRAM_H
 #define HASP_CMD_HASP_SETUP_PROGRAM_H
@@ -9,10 +9,10 @@
 
 #include "base/bytes.h"
 
-/* Runs argv[0], which may be found by PATH, and adds what it prints to stdout
- * and stderr to 'out', at most 64 KiB, without a last line end and with a zero
- * behind it that does not count. 'user' 0: as this process; else with that user
- * and group alone. Returns its exit status, or 127. */
+/* Runs argv[0], searched in PATH, and adds its stdout and stderr to 'out', at
+ * most 64 KiB, without a final line end and followed by a zero byte that is
+ * not counted. 'user' 0: as this process; otherwise with only that user and
+ * group. Returns its exit status, or 127. */
 int program_run(const char *const *argv, uid_t user, gid_t group,
                 struct buffer *out);
 

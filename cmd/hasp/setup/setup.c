@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp setup: from the names and addresses of machines to a file for each,
- * which makes it a node of a new cluster with TLS and users. What the folder
- * has already is kept, so the command can be repeated. */
+/* hasp setup: creates, from the names and addresses of machines, a file for
+ * each that makes it a node of a new cluster with TLS and users. Existing
+ * files in the folder are kept, so the command can be repeated. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ static const char *path_in(const struct setup *setup, const char *name,
     return out;
 }
 
-/* Reserves the folder for these machines: with others its certificates and
- * configurations would not agree. */
+/* Reserves the folder for these machines: the certificates and configurations
+ * of others would not match. */
 static int take_folder(const struct setup *setup)
 {
     AUTO(buffer_done) struct buffer lines = {0};
@@ -60,13 +60,12 @@ static int take_folder(const struct setup *setup)
     if (access(path, F_OK) == 0) {
         return file_is(path, buffer_bytes(&lines))
                    ? 0
-                   : tool_fail(
-                         EX_CANTCREAT,
-                         "'%s' has another cluster or other machines; "
-                         "give another --dir for a new cluster; a machine "
-                         "joins a running one by hasp member add "
-                         "(docs/operations.md)",
-                         path);
+                   : tool_fail(EX_CANTCREAT,
+                               "'%s' belongs to another cluster or other "
+                               "machines; use another --dir for a new cluster; "
+                               "to add a machine to a running cluster: hasp "
+                               "member add (docs/operations.md)",
+                               path);
     }
     return file_write(path, buffer_bytes(&lines), 0644, (gid_t)-1);
 }
@@ -114,7 +113,7 @@ static void put_config(struct buffer *out, const struct setup *setup, size_t i)
                   machine->name, i + 1, setup->cluster);
     put_members(out, setup);
     if (setup->machines.count == 1) {
-        buffer_put_text(out, "# It is meant to be the only node.\n"
+        buffer_put_text(out, "# A cluster of one node.\n"
                              "alone = yes\n");
     }
     buffer_put_text(out, "\n[listen]\n# For clients on this machine, which "
@@ -154,7 +153,7 @@ static int make_bundle(const struct setup *setup, size_t i)
 
 /* --- What comes next ------------------------------------------------------ */
 
-/* Adds a path as a word of a shell, in quotes where it needs them. */
+/* Adds a path as a word of a shell, quoted if necessary. */
 static void put_path(struct buffer *out, const char *path)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
@@ -167,7 +166,7 @@ static void put_path(struct buffer *out, const char *path)
     }
 }
 
-/* The command that makes a machine a node, from the folder in which one is. */
+/* The command that makes a machine a node, run in the current folder. */
 static void put_command(struct buffer *out, const struct setup *setup, size_t i)
 {
     const struct machine *machine = &setup->machines.machine[i];
@@ -230,9 +229,8 @@ static void say_losses(const struct setup *setup)
                  "%zu machine%s the loss of none: use three or five", count,
                  count == 1 ? " survives" : "s survive");
     } else if (count % 2 == 0) {
-        tool_say(setup->tool,
-                 "%zu machines survive the loss of as many as %zu do", count,
-                 count - 1);
+        tool_say(setup->tool, "%zu machines survive no more failures than %zu",
+                 count, count - 1);
     }
 }
 
@@ -248,7 +246,7 @@ static int make_all(struct setup *setup)
     }
     tool_say(setup->tool,
              "%s: certificates and a file for each machine of cluster '%s'; "
-             "keep it, above all ca.key, where only you can read it",
+             "keep them, above all ca.key, where only you can read them",
              setup->folder, setup->cluster);
     say_losses(setup);
     print_next(setup);
@@ -273,8 +271,8 @@ int run_setup(struct tool *tool, char **argv)
     }
     size_t ways = (argv[1] != NULL) + (file != NULL) + is_check;
     if (ways != 1) {
-        return tool_usage(tool, "give the machines, as lock1=10.0.0.1, or "
-                                "--install FILE, or --check");
+        return tool_usage(tool, "missing machines: give e.g. lock1=10.0.0.1, "
+                                "or --install FILE, or --check");
     }
     if (file != NULL) {
         return setup_install(tool, file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp history: what has happened to a lock. */
+/* hasp history: the past events of a lock. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ int run_history(struct tool *tool, char **argv)
     }
     exit_code = tool_ask(tool,
                          WORDS("LOCK.HISTORY", argv[1], "COUNT", NUMBER(count)),
-                         CANNOT("tell the history of", argv[1]), &history);
+                         CANNOT("read the history of", argv[1]), &history);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -41,8 +41,8 @@ int run_history(struct tool *tool, char **argv)
     output_rows(tool->format, event_fields, events);
     if (value_number(history, "known_from") > 1) {
         tool_say(tool,
-                 "at %s; it knows nothing of entries before %" PRIu64
-                 ", other nodes may",
+                 "at %s; it has no entries before %" PRIu64
+                 ", but other nodes might",
                  client_peer(tool->client),
                  value_number(history, "known_from"));
     }

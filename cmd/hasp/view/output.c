@@ -17,11 +17,11 @@
 #include "base/memory.h"
 #include "cmd/hasp/view/screen.h"
 
-/* A narrower terminal wraps the lines by itself. */
+/* A narrower terminal wraps the lines. */
 #define WIDTH_MIN 60
 
-/* Appends the bytes: "\xHH" for what is no UTF-8 or would give a terminal
- * orders, "\\" for a backslash, so that it can be read back. */
+/* Appends the bytes: "\xHH" for bytes that are not UTF-8 or could control a
+ * terminal, "\\" for a backslash, so that it can be read back. */
 static void put_escaped(struct buffer *out, struct bytes bytes,
                         bool keeps_lines)
 {
@@ -39,7 +39,7 @@ static void put_escaped(struct buffer *out, struct bytes bytes,
     }
 }
 
-/* NULL if the bytes are no UTF-8. */
+/* NULL if the bytes are not UTF-8. */
 static json_t *output_string_of(struct bytes bytes)
 {
     return json_stringn(bytes.size > 0 ? (const char *)bytes.data : "",
@@ -375,8 +375,8 @@ static void output_write_table(const struct view_field *fields, json_t *rows)
     AUTO(buffer_done) struct buffer cell = {0};
     scols_table_enable_colors(table, output_colour(COLOUR_BOLD)[0] != '\0');
     for (size_t i = 0; fields[i].key != NULL; i++) {
-        /* On a terminal texts are cut so that a line is a line; numbers that
-         * are cut would be wrong. */
+        /* On a terminal texts are cut so that a record fits in a line; numbers
+         * are not, since a cut number is wrong. */
         int flags = output_is_right(&fields[i])    ? SCOLS_FL_RIGHT
                     : fields[i].kind == FIELD_TEXT ? SCOLS_FL_TRUNC
                                                    : 0;
@@ -434,8 +434,7 @@ void output_record(enum format format, const struct view_field *fields,
         struct libscols_line *line = scols_table_new_line(table, NULL);
         CHECK(line != NULL);
         buffer_clear(&cell);
-        /* In a column the flags that are not set stay blank; here "no" is the
-         * answer. */
+        /* In a column unset flags stay blank; here "no" is the answer. */
         put_cell(&cell, &fields[i], record, fields[i].kind != FIELD_FLAG);
         CHECK(scols_line_set_data(line, 0, fields[i].title) == 0);
         CHECK(scols_line_set_data(line, 1, (const char *)cell.data) == 0);

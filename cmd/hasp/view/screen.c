@@ -16,7 +16,7 @@
 
 #define LINES_UNLIMITED 1000000
 
-/* ECMA-48 and xterm: the other screen, no cursor, lines are cut and not
+/* ECMA-48 and xterm: alternate screen, no cursor, lines are cut and not
  * wrapped. */
 static const char enter[] = "\033[?1049h\033[?25l\033[?7l";
 static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
@@ -85,8 +85,9 @@ unsigned screen_width(int fd)
                                                                 : 80;
 }
 
-/* Drawn in memory first: one that is too high would scroll its top away, and a
- * half of one would flicker. stdout is a variable in the C library of Linux. */
+/* Draws in memory first: a picture that is too high would scroll its top away,
+ * and a partial one would flicker. stdout is a variable in the C libraries of
+ * Linux. */
 void screen_draw_begin(struct screen *screen)
 {
     FILE *memory = screen->is_terminal
@@ -161,7 +162,7 @@ enum screen_event screen_wait(struct screen *screen, uint64_t until_ns,
         return take_signal(screen, ret_key);
     }
     if (read(STDIN_FILENO, &key, 1) != 1) {
-        *ret_key = SIGHUP; /* The terminal has gone. */
+        *ret_key = SIGHUP; /* The terminal is gone. */
         return SCREEN_END;
     }
     *ret_key = key;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A terminal that a program draws on again and again: keys come one by one, and
- * whatever ends the program, the terminal is as before. */
+/* A terminal that a program redraws repeatedly: keys are read one by one, and
+ * the terminal is restored however the program ends. */
 
 #ifndef HASP_CMD_HASP_VIEW_SCREEN_H
 #define HASP_CMD_HASP_VIEW_SCREEN_H
@@ -13,17 +13,17 @@
 #include <termios.h>
 
 enum screen_event {
-    SCREEN_TIME,   /* The time is over. */
-    SCREEN_KEY,    /* One was pressed. */
-    SCREEN_RESIZE, /* The window has another size, or was away: draw. */
-    SCREEN_END     /* A signal asks us to end; 'key' is its number. */
+    SCREEN_TIME,   /* The time has passed. */
+    SCREEN_KEY,    /* A key was pressed. */
+    SCREEN_RESIZE, /* The window was resized or restored: redraw. */
+    SCREEN_END     /* A signal requests the end; 'key' is its number. */
 };
 
 struct screen {
-    bool is_terminal; /* Both of stdin and stdout are. */
+    bool is_terminal; /* Both stdin and stdout are terminals. */
     int signal_fd;
     struct termios before;
-    FILE *out; /* While a picture is drawn: the terminal. */
+    FILE *out; /* The terminal, while a picture is drawn. */
     char *picture;
     size_t picture_size;
 };
@@ -31,12 +31,12 @@ struct screen {
 /* Blocks the signals, and sets the terminal up if there is one. */
 void screen_begin(struct screen *screen);
 void screen_end(struct screen *screen);
-/* The number of its lines; many if it is no terminal. */
+/* Number of lines; a large number if it is not a terminal. */
 unsigned screen_lines(const struct screen *screen);
-/* The columns of a terminal; 80 if 'fd' is none that tells. */
+/* Columns of a terminal; 80 if 'fd' does not report them. */
 unsigned screen_width(int fd);
-/* Before and after each picture, which is written to stdout: so many of its
- * lines are shown as there is room for. */
+/* Call them before and after each picture, which is written to stdout; lines
+ * that do not fit are dropped. */
 void screen_draw_begin(struct screen *screen);
 void screen_draw_end(struct screen *screen);
 /* Waits until 'until_ns' of CLOCK_MONOTONIC. */

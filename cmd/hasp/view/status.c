@@ -10,9 +10,9 @@
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/view/status.h"
 
-/* A connection between nodes is closed after so long without a word. */
+/* A silent connection between nodes is closed after this time. */
 #define SILENCE_MS 3000
-/* As net/round_trip.h has it. */
+/* As in net/round_trip.h. */
 #define SLOW_LINK_US 50000
 
 static const struct view_field node_fields[] = {
@@ -50,16 +50,16 @@ static void tell_of_quarantine(uint64_t left_ms)
     }
 }
 
-/* What is wrong with the node's disk, and what to do; NULL if nothing is. */
+/* The problem of the node's disk, and the remedy; NULL if there is none. */
 static const char *disk_trouble(json_t *node)
 {
     const char *disk = value_text(node, "disk");
-    return strcmp(disk, "full") == 0   ? "is nearly full: make room there"
+    return strcmp(disk, "full") == 0   ? "is nearly full: free some space"
            : strcmp(disk, "slow") == 0 ? "is too slow: see what else uses it"
                                        : NULL;
 }
 
-/* Names the nodes whose disks are slow, which refuses nothing. */
+/* Prints the nodes with slow disks; a slow disk refuses nothing. */
 static void tell_of_flushes(json_t *nodes)
 {
     size_t i;
@@ -73,13 +73,13 @@ static void tell_of_flushes(json_t *nodes)
                       value_number(node, "node"),
                       value_number(node, "flush_us") / 1000,
                       nodes_is_leader(node)
-                          ? "; it leads, and each change waits for that"
+                          ? "; it leads, so each change waits for it"
                           : "");
         }
     }
 }
 
-/* Names the links of the leader that are slow, as far as it was asked. */
+/* Prints the slow links of the leader, if it was asked. */
 static void tell_of_links(const struct tool *tool, json_t *nodes)
 {
     json_t *best = nodes_best(nodes), *member;
@@ -92,14 +92,14 @@ static void tell_of_links(const struct tool *tool, json_t *nodes)
         if (us >= SLOW_LINK_US) {
             tool_say(tool,
                      "the link between leader %" PRIu64 " and member %" PRIu64
-                     " is slow: %" JSON_INTEGER_FORMAT " ms there and back",
+                     " is slow: %" JSON_INTEGER_FORMAT " ms round trip",
                      value_number(best, "node"), value_number(member, "id"),
                      us / 1000);
         }
     }
 }
 
-/* A change of leader that is older is no news. */
+/* Older changes of the leader are not reported. */
 #define STEPPED_DOWN_MS 600000
 
 static void tell_of_leaders(const struct tool *tool, json_t *nodes)
@@ -118,7 +118,7 @@ static void tell_of_leaders(const struct tool *tool, json_t *nodes)
     }
 }
 
-/* Prints what is wrong, last and on stderr, where it is seen. */
+/* Prints the problems, last and on stderr, so that they are noticed. */
 static int status_judge(json_t *nodes)
 {
     size_t i, reached = 0, refusing = 0, leaders = 0;
@@ -127,7 +127,7 @@ static int status_judge(json_t *nodes)
     json_array_foreach (nodes, i, node) {
         const char *why = value_text(node, "error");
         uint64_t left_ms = value_number(node, "quarantine_ms");
-        /* The longest time that any of them names. */
+        /* The longest time that any node reports. */
         quarantine_ms = u64_max(left_ms, quarantine_ms);
         reached += why[0] == '\0';
         leaders += strcmp(value_text(node, "role"), "leader") == 0;
@@ -137,9 +137,9 @@ static int status_judge(json_t *nodes)
         } else if (nodes_is_foreign(node)) {
             tool_fail(0,
                       "%s: node %" PRIu64
-                      " belongs to another cluster; if it is to be a member "
-                      "of this one: correct its configuration, stop it, empty "
-                      "its directory, start it, remove it and add it",
+                      " belongs to another cluster; to make it a member of "
+                      "this one: correct its configuration, stop it, empty its "
+                      "directory, start it, remove it and add it",
                       value_text(node, "endpoint"), value_number(node, "node"));
         } else if (value_text(node, "apart")[0] != '\0') {
             tool_fail(0, "node %" PRIu64 ": %s", value_number(node, "node"),
@@ -155,14 +155,15 @@ static int status_judge(json_t *nodes)
         }
     }
     json_array_foreach (nodes, i, node) {
-        /* The leader may be a node that was not asked. */
+        /* The leader might be a node that was not asked. */
         leaders += !nodes_is_foreign(node) && value_number(node, "leader") != 0;
     }
     tell_of_flushes(nodes);
     tell_of_quarantine(quarantine_ms);
     if (reached == 0 && refusing > 0) {
-        return tool_fail(EX_UNAVAILABLE, "no status: who answers refuses, see "
-                                         "above");
+        return tool_fail(
+            EX_UNAVAILABLE,
+            "no status: the nodes that answered refused, see above");
     }
     if (reached == 0) {
         return tool_fail(EX_UNAVAILABLE,
@@ -178,8 +179,8 @@ static int status_judge(json_t *nodes)
     return 0;
 }
 
-/* Marks nodes that the newest configuration does not name: they were removed,
- * or wait to be added. */
+/* Marks nodes that are not in the newest configuration: they were removed, or
+ * wait to be added. */
 static void mark_strangers(json_t *nodes)
 {
     json_t *node, *best = nodes_newest(nodes);
@@ -212,12 +213,12 @@ static bool status_answers(json_t *nodes, uint64_t id)
 struct status_tally {
     size_t members, up;
     size_t voters, voters_up;
-    /* Nodes that answer here and that the leader does not hear. */
+    /* Nodes that answer this tool but that the leader does not hear. */
     uint64_t unheard;
 };
 
-/* Counts the nodes that are up: they answer here, and the leader, if there is
- * one, hears them. */
+/* Counts the nodes that are up: they answer this tool, and the leader, if
+ * there is one, hears them. */
 static struct status_tally status_count(json_t *nodes, json_t *best)
 {
     struct status_tally tally = {0};
@@ -263,10 +264,11 @@ bool status_sum_up(json_t *nodes, char out[STATUS_LINE_SIZE],
         snprintf(rest, room, "leader %" PRIu64 ", can lose %zu",
                  value_number(best, "leader"), spare);
     } else if (tally.voters_up < majority) {
-        snprintf(rest, room, "no leader: %zu more must come up",
+        snprintf(rest, room, "no leader: %zu more must start",
                  majority - tally.voters_up);
     } else {
-        snprintf(rest, room, "no leader: do they reach each other?");
+        snprintf(rest, room,
+                 "no leader: check that the nodes reach each other");
     }
     return tally.members > 0;
 }
@@ -277,20 +279,20 @@ static void sum_up(const struct tool *tool, json_t *nodes)
     uint64_t unheard;
     bool is_known = status_sum_up(nodes, line, &unheard);
     if (unheard != 0) {
-        tool_fail(0,
-                  "member %" PRIu64 " answers, but leader %" PRIu64
-                  " does not hear it: look at the network between their "
-                  "peer addresses",
-                  unheard, value_number(nodes_best(nodes), "node"));
+        tool_fail(
+            0,
+            "member %" PRIu64 " answers, but leader %" PRIu64
+            " does not hear it: check the network between their peer addresses",
+            unheard, value_number(nodes_best(nodes), "node"));
     }
-    /* Plain lines are for scripts, whose stderr is mailed to somebody. */
+    /* Plain lines are for scripts, whose stderr cron mails to a person. */
     if (is_known && tool->format != FORMAT_PLAIN) {
         tool_say(tool, "%s", line);
     }
 }
 
-/* Tells of an upgrade that can be finished. The leader decides that, and may be
- * a node that was not asked. */
+/* Reports an upgrade that can be finalized. The leader decides that, and might
+ * be a node that was not asked. */
 static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
 {
     uint64_t possible = 0, present = 0;
@@ -307,7 +309,7 @@ static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
         tool_say(tool,
                  "finalize possible: all members understand feature level "
                  "%" PRIu64 ", the cluster has %" PRIu64
-                 "; once nobody wants to go back: hasp cluster finalize",
+                 "; once you no longer want to go back: hasp cluster finalize",
                  possible, present);
     }
 }
@@ -334,7 +336,7 @@ static void tell_of_users(json_t *nodes)
     }
 }
 
-/* Tells of certificates that are about to expire, and of this user's own. */
+/* Reports certificates that expire soon, this user's own included. */
 static void tell_of_certificates(const struct tool *tool, json_t *nodes)
 {
     char whose[64];
@@ -372,7 +374,7 @@ int run_status(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* Asks a leader that serves whether it is in quarantine, and grants nothing. */
+/* Asks a serving leader whether it is in quarantine and so grants nothing. */
 static void ask_for_quarantine(struct tool *tool)
 {
     json_auto_t *status = NULL;
@@ -381,9 +383,9 @@ static void ask_for_quarantine(struct tool *tool)
     }
 }
 
-/* A leader whose disk is full answers heartbeats and reads, and grants
- * nothing. It keeps the lead only where no other member has room. A leader
- * whose disk is slow grants, slowly. */
+/* A leader with a full disk answers heartbeats and reads, and grants nothing.
+ * It stays leader only if no other member has room. A leader with a slow disk
+ * grants slowly. */
 static int ask_for_room(struct tool *tool)
 {
     json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
@@ -399,8 +401,8 @@ static int ask_for_room(struct tool *tool)
                      value_number(newest, "node"), disk_trouble(newest));
 }
 
-/* Sends a read that the confirmed leader answers, which shows that there is a
- * majority. */
+/* Sends a read that only a confirmed leader answers, so an answer proves that
+ * there is a majority. */
 int run_health(struct tool *tool, char **argv)
 {
     int exit_code = tool_ask(tool, WORDS("LOCK.LIST", "COUNT", "1"),

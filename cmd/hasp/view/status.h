@@ -11,9 +11,9 @@
 
 #define STATUS_LINE_SIZE 200
 
-/* "3 of 3 up, leader 2, can lose 1", from what all members have said
- * (nodes_ask()). False: nobody tells of any member. '*ret_unheard' is a member
- * that answers, although the leader does not hear it; 0: none. */
+/* "3 of 3 up, leader 2, can lose 1", from the answers of all members
+ * (nodes_ask()). Returns false if no node names any member. '*ret_unheard' is
+ * a member that answers although the leader does not hear it; 0: none. */
 bool status_sum_up(json_t *nodes, char out[STATUS_LINE_SIZE],
                    uint64_t *ret_unheard);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp top: the hottest locks, the longest waits and the sessions, looked at
- * again and again.
+/* hasp top: the hottest locks, the longest waits and the sessions, live.
  *
- * Three questions make a look: RAFT.STATUS, LOCK.TOP, SESSION.LIST. How hot a
- * lock is, the server counts from its newest events. */
+ * A refresh is three requests: RAFT.STATUS, LOCK.TOP, SESSION.LIST. The server
+ * counts the grants of a lock from its newest events. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 #define ROWS_PLAIN 10
 #define INTERVAL_DEFAULT_MS 2000
 #define INTERVAL_MIN_MS 100
-/* The rows to ask for: more than any screen shows. */
+/* Rows to request: more than any screen shows. */
 #define ROWS_ASKED "200"
 
 enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
@@ -29,15 +28,16 @@ enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
 struct top_view {
     struct tool *tool;
     struct screen screen;
-    /* {"status", "locks", "waits", "sessions"}; NULL before the first look. */
+    /* {"status", "locks", "waits", "sessions"}; NULL before the first refresh.
+     */
     json_t *look;
-    /* The line about the cluster at that time. */
+    /* The cluster's line at the last refresh. */
     char cluster[STATUS_LINE_SIZE];
     uint64_t interval_ms;
-    uint64_t left; /* How many looks are left; UINT64_MAX without an end. */
+    uint64_t left; /* Refreshes left; UINT64_MAX: unlimited. */
     enum part part;
     bool is_paused;
-    bool is_helping; /* The keys are shown in the place of the rows. */
+    bool is_helping; /* Shows the keys in place of the rows. */
 };
 
 static const struct view_field lock_fields[] = {
@@ -71,7 +71,7 @@ static const struct view_field session_fields[] = {
     {0},
 };
 
-/* --- One look ------------------------------------------------------------- */
+/* --- One refresh ---------------------------------------------------------- */
 
 static int by_number(json_t *a, json_t *b, const char *key)
 {
@@ -103,7 +103,7 @@ static json_t *top_sorted(json_t *rows,
     return result;
 }
 
-/* Adds rates, from the grants that the server has counted in its window. */
+/* Adds rates, from the grants that the server counted in its window. */
 static void add_rates(json_t *look)
 {
     size_t i;
@@ -120,12 +120,12 @@ static void add_rates(json_t *look)
     }
 }
 
-/* Asks for everything; explains what fails. */
-static int take_look(struct top_view *top)
+/* Requests everything; explains a failure. */
+static int top_refresh(struct top_view *top)
 {
     json_auto_t *status = NULL, *look = NULL, *sessions = NULL;
     uint64_t unheard;
-    int exit_code = tool_ask(top->tool, WORDS("RAFT.STATUS"), "cannot look",
+    int exit_code = tool_ask(top->tool, WORDS("RAFT.STATUS"), "cannot refresh",
                              &status);
     if (exit_code != 0) {
         return exit_code;
@@ -133,7 +133,7 @@ static int take_look(struct top_view *top)
     json_auto_t *nodes = nodes_ask(top->tool, NODES_MEMBERS);
     status_sum_up(nodes, top->cluster, &unheard);
     exit_code = tool_ask(top->tool, WORDS("LOCK.TOP", "COUNT", ROWS_ASKED),
-                         "cannot look", &look);
+                         "cannot refresh", &look);
     if (exit_code == 0) {
         exit_code = tool_list(top->tool, "SESSION.LIST", NULL, &sessions);
     }
@@ -154,7 +154,7 @@ static int take_look(struct top_view *top)
 struct part_view {
     const char *title;
     const char *key;
-    const char *count_key; /* NULL if these rows are all. */
+    const char *count_key; /* NULL if the rows are complete. */
     const struct view_field *fields;
 };
 
@@ -179,10 +179,12 @@ static void draw_part(struct top_view *top, const struct part_view *view,
 
 static void print_keys(const struct top_view *top)
 {
-    printf("\n  q  ends\n  p  pauses, and goes on\n"
-           "  s  shows the next of: locks, waits, sessions, all\n"
-           "  ?  shows the picture again\n\n"
-           "Of node %s, term %" PRIu64 "; each %" PRIu64 " ms, see -i.\n",
+    printf("\n"
+           "  q  quit\n"
+           "  p  pause or continue\n"
+           "  s  switch between locks, waits, sessions and all\n"
+           "  ?  close this help\n\n"
+           "Node %s, term %" PRIu64 "; each %" PRIu64 " ms, see -i.\n",
            client_peer(top->tool->client),
            value_number(top->look, "status.term"), top->interval_ms);
 }
@@ -241,21 +243,22 @@ static void top_draw(struct top_view *top)
 
 /* --- The loop ------------------------------------------------------------- */
 
-/* Waits for the next look; false at the end, with the code if a signal came. */
-static bool wait_for_next(struct top_view *top, uint64_t until_ns,
-                          int *ret_exit_code)
+enum top_next { TOP_REFRESH, TOP_QUIT, TOP_SIGNAL };
+
+/* Handles keys until the next refresh is due, which is never while paused. */
+static enum top_next top_wait(struct top_view *top, uint64_t due_ns,
+                              int *ret_signal)
 {
     int key;
-    while (top->is_paused || client_now_ns() < until_ns) {
-        uint64_t wait_ns = top->is_paused ? client_now_ns() + NS_PER_S
-                                          : until_ns;
+    while (top->is_paused || client_now_ns() < due_ns) {
+        uint64_t wait_ns = top->is_paused ? client_now_ns() + NS_PER_S : due_ns;
         switch (screen_wait(&top->screen, wait_ns, &key)) {
         case SCREEN_END:
-            *ret_exit_code = 128 + key;
-            return false;
+            *ret_signal = key;
+            return TOP_SIGNAL;
         case SCREEN_KEY:
             if (key == 'q') {
-                return false;
+                return TOP_QUIT;
             }
             top->is_paused ^= key == 'p';
             top->is_helping ^= key == '?';
@@ -269,27 +272,37 @@ static bool wait_for_next(struct top_view *top, uint64_t until_ns,
             break;
         }
     }
-    return true;
+    return TOP_REFRESH;
 }
 
-static int look_again_and_again(struct top_view *top)
+/* Refreshes until the last of --count, a key or a signal; returns the exit
+ * code. */
+static int top_loop(struct top_view *top)
 {
-    int exit_code = 0;
-    uint64_t until_ns = 0;
-    while (wait_for_next(top, until_ns, &exit_code)) {
-        until_ns = client_now_ns() + top->interval_ms * NS_PER_MS;
-        exit_code = take_look(top);
-        if (exit_code != 0 && (top->look == NULL || top->left != UINT64_MAX)) {
-            break;
-        }
+    bool has_count = top->left != UINT64_MAX;
+    for (;;) {
+        uint64_t due_ns = client_now_ns() + top->interval_ms * NS_PER_MS;
+        int signal, exit_code = top_refresh(top);
         if (exit_code == 0) {
             top_draw(top);
+        } else if (top->look == NULL || has_count) {
+            /* Later failures keep the old picture for the person who watches,
+             * and are tried again. */
+            return exit_code;
         }
-        if (ferror(stdout) || (top->left != UINT64_MAX && --top->left == 0)) {
+        if (ferror(stdout) || (has_count && top->left == 1)) {
+            return exit_code;
+        }
+        top->left -= has_count;
+        switch (top_wait(top, due_ns, &signal)) {
+        case TOP_QUIT:
+            return exit_code;
+        case TOP_SIGNAL:
+            return 128 + signal;
+        case TOP_REFRESH:
             break;
         }
     }
-    return exit_code;
 }
 
 int run_top(struct tool *tool, char **argv)
@@ -307,7 +320,7 @@ int run_top(struct tool *tool, char **argv)
         return exit_code;
     }
     screen_begin(&top.screen);
-    exit_code = look_again_and_again(&top);
+    exit_code = top_loop(&top);
     screen_end(&top.screen);
     json_decref(top.look);
     return exit_code;

@@ -21,22 +21,22 @@ static const struct view_field event_fields[] = {
     {0},
 };
 
-/* How often the node is asked whether it is there, and how long it has for the
- * answer: a node that was paused keeps its connections. */
+/* How often the node is pinged, and the time limit for the answer: a paused
+ * node keeps its connections open. */
 #define SILENCE_MS 5000
 #define ANSWER_MS 2000
 
 struct watch_view {
     struct tool *tool;
-    /* How many events are still to be printed; UINT64_MAX without an end. */
+    /* Number of events left to print; UINT64_MAX: unlimited. */
     uint64_t left;
     /* The index of the newest event, and of the newest that was printed before
-     * the connection was lost: another node may tell of those again. */
+     * the connection was lost: another node can repeat those. */
     uint64_t index;
     uint64_t index_before;
 };
 
-/* True if another node tells an event again. */
+/* True if another node repeats an event. */
 static bool is_old(struct watch_view *watch, json_t *event)
 {
     uint64_t index = value_number(event, "index");
@@ -129,7 +129,7 @@ int run_watch(struct tool *tool, char **argv)
     do {
         exit_code = watch_once(&watch, argv[1] != NULL ? argv[1] : "");
         if (exit_code == -1) {
-            tool_say(tool, "lost the connection, events may be missing here");
+            tool_say(tool, "lost the connection: events might be missing here");
             client_drop(tool->client);
             watch.index_before = watch.index;
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp why: who holds a lock, what the holder itself waits for, who waits, and
- * the earliest moment at which it could pass on. The words are the server's
- * (LOCK.WHY), as they are on the page. */
+/* hasp why: the holders of a lock, what they wait for themselves, the queue,
+ * and the earliest time at which the lock could pass on. The texts are the
+ * server's (LOCK.WHY), as on the page. */
 
 #include <stdio.h>
 
