@@ -139,7 +139,7 @@ class Run:
                         f'{host} has session {session}')
 
     def _take_log(self, at, text):
-        told = re.match(r'lock (\S+) is told: (\S+) session (\d+) token (\d+)',
+        told = re.match(r'lock (\S+) event: (\S+) session (\d+) token (\d+)',
                         text)
         heard = re.match(r'session (\d+) is heard: sent (\S+), (\d+) ms',
                          text)

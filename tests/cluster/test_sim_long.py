@@ -14,9 +14,9 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 SIM = os.path.join(os.environ.get('HASP_BUILD', 'build/release'), 'sim')
-# What a client may break that trusts its session for ever.
+# The rules that a client breaks if it trusts its session forever.
 RULES = ('the client ends first', 'one believer per exclusive lock',
-         'who believes in a hold has it')
+         'a client that believes in a hold has it')
 
 
 class Page(html.parser.HTMLParser):

@@ -253,8 +253,8 @@ static void check_progress(struct sim *sim)
     for (uint32_t i = 0; i < sim->client_count && !sim->has_failed; i++) {
         if (sim_client_progress(sim->client[i]) == 0) {
             sim_fail(sim, ORACLE_PROGRESS,
-                     "there is progress once all is healed: %s has got "
-                     "no answer for %llu s",
+                     "there is progress after healing: %s has got no answer "
+                     "for %llu s",
                      sim_client_host(sim->client[i])->name,
                      (unsigned long long)(CALM_NS / SIM_S));
         }
@@ -296,11 +296,11 @@ static void check_end(struct sim *sim)
     for (uint32_t i = 0; i < sim->client_count; i++) {
         if (!sim_client_is_done(sim->client[i])) {
             sim_fail(sim, ORACLE_PROGRESS,
-                     "every waiter is served or told: %s is not done",
+                     "every waiter gets an answer: %s is not done",
                      sim_client_host(sim->client[i])->name);
         } else if (!sim_client_is_told(sim->client[i])) {
             sim_fail(sim, ORACLE_PROGRESS,
-                     "who watches is told in the end: %s is not",
+                     "every watcher gets its events in the end: %s is not",
                      sim_client_host(sim->client[i])->name);
         }
     }
@@ -320,7 +320,7 @@ static void check_end(struct sim *sim)
          lock = lock->by_name.next) {
         if (lock->note.size == 0) {
             sim_fail(sim, ORACLE_PROGRESS,
-                     "what nobody holds is not there: '%.*s' is",
+                     "a lock that nobody uses does not exist: '%.*s' is",
                      (int)lock->name.size, (const char *)lock->name.data);
             return;
         }

@@ -49,13 +49,13 @@ static void check_answer(struct worker *worker, enum result_code code,
     if (!sim_history_result(sim_check_history(sim), client->session, op->req,
                             &past)) {
         sim_fail(sim, ORACLE_RESULTS,
-                 "an answer is about what is committed: %s.%s was "
-                 "answered REQ %" PRIu64 " and no entry has it",
+                 "an answer reflects committed state: %s.%s was answered REQ "
+                 "%" PRIu64 " and no entry has it",
                  client->host.name, op->tag, op->req);
     } else if (past.code != code || past.token != token ||
                past.count != count) {
         sim_fail(sim, ORACLE_RESULTS,
-                 "acknowledged results stay: %s.%s was told token %" PRIu64
+                 "acknowledged results stay: %s.%s got token %" PRIu64
                  " count %" PRIu64 " code %d for REQ %" PRIu64
                  ", committed are %" PRIu64 ", %" PRIu64 ", %d",
                  client->host.name, op->tag, token, count, (int)code, op->req,
@@ -78,8 +78,8 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
                              sim_lock_bytes(lock), client->session,
                              bytes_of_text(op->tag), token)) {
         sim_fail(client->sim, ORACLE_RESULTS,
-                 "an answer is about what is committed: %s.%s "
-                 "was told token %" PRIu64 " of '%s'",
+                 "an answer reflects committed state: %s.%s got token %" PRIu64
+                 " of '%s'",
                  client->host.name, op->tag, token, sim_lock_name(lock));
     }
     worker->last_token[lock] = token;
@@ -118,8 +118,8 @@ static void check_not_free(const struct worker *worker)
         !sim_lives_sometime(sim_check_lives(sim), sim_lock_bytes(op->lock),
                             op->newest, newest)) {
         sim_fail(sim, ORACLE_REFUSALS,
-                 "a try fails only if the lock is not free: %s.%s was told nil "
-                 "of '%s', which nobody had between entries %" PRIu64
+                 "a try fails only if the lock is not free: %s.%s got nil of "
+                 "'%s', which nobody held between entries %" PRIu64
                  " and %" PRIu64,
                  worker->client->host.name, op->tag, sim_lock_name(op->lock),
                  op->newest, newest);
@@ -259,8 +259,8 @@ static void take_not_held(struct worker *worker)
     struct op *op = &worker->op;
     if (op->was_believed && (!op->is_uncertain || op->req != 0)) {
         sim_fail(worker->client->sim, ORACLE_HOLDS,
-                 "who believes in a hold has it: %s.%s gives back '%s' and is "
-                 "told NOTHELD",
+                 "a client that believes in a hold has it: %s.%s releases '%s' "
+                 "and gets NOTHELD",
                  worker->client->host.name, worker->tag,
                  sim_lock_name(op->lock));
     }
@@ -303,8 +303,8 @@ static void check_not_done(struct worker *worker, const char *word)
                            worker->client->session, op->req, &past) &&
         past.first_index <= worker->channel.sent_newest) {
         sim_fail(worker->client->sim, ORACLE_RESULTS,
-                 "a numbered request takes effect once: %s.%s was told %s for "
-                 "REQ %" PRIu64 ", which is that of entry %" PRIu64,
+                 "a numbered request takes effect once: %s.%s got %s for REQ "
+                 "%" PRIu64 ", which is that of entry %" PRIu64,
                  worker->client->host.name, op->tag, word, op->req,
                  past.first_index);
     }
@@ -346,8 +346,7 @@ static void check_gives_back(const struct worker *worker, const char *word)
     if ((op->kind == ASK_RELEASE || op->kind == ASK_CANCEL) &&
         is_word(word, never)) {
         sim_fail(worker->client->sim, ORACLE_REFUSALS,
-                 "what gives back is never refused: %s.%s gives '%s' back and "
-                 "is told %s",
+                 "a release is never refused: %s.%s releases '%s' and gets %s",
                  worker->client->host.name, op->tag, sim_lock_name(op->lock),
                  word);
     }
@@ -397,8 +396,8 @@ static void take_error(struct worker *worker, const char *word)
             sim_rogue_lose(client, word);
         } else if (strcmp(word, "EXPIRED") == 0) {
             sim_fail(sim, ORACLE_REFUSALS,
-                     "a refusal is about what is committed: %s was told "
-                     "%s, and session %" PRIu64 " lives",
+                     "a refusal reflects committed state: %s got %s, and "
+                     "session %" PRIu64 " lives",
                      client->host.name, word, client->session);
         } else {
             sim_channel_close(&worker->channel);
@@ -426,8 +425,7 @@ static void take_error(struct worker *worker, const char *word)
         op_ends(worker);
     } else {
         sim_fail(sim, ORACLE_REFUSALS,
-                 "errors are those of the contract: %s.%s was told "
-                 "'%.*s'",
+                 "errors are those of the contract: %s.%s got '%.*s'",
                  client->host.name, worker->tag, (int)value->bytes.size,
                  (const char *)value->bytes.data);
     }

@@ -96,7 +96,7 @@ void sim_backup_check(struct sim *sim, const char *who,
     if (error != 0 || header.last_index != backup->log_index ||
         header.last_term != backup->term) {
         sim_fail(sim, ORACLE_BACKUPS,
-                 "a backup is whole: that of %s, of entry %" PRIu64
+                 "a backup is complete: that of %s, of entry %" PRIu64
                  " of term %" PRIu64 ": %s",
                  who, backup->log_index, backup->term,
                  error != 0 ? why : "it is of another entry");

@@ -101,7 +101,7 @@ static void check_catches_up(struct sim *sim, struct sim_node *node,
     }
     if (applied(node) < goal) {
         sim_fail(sim, ORACLE_CATCHING_UP,
-                 "who was away catches up: %s has applied %" PRIu64
+                 "a node that was away catches up: %s has applied %" PRIu64
                  " and not %" PRIu64,
                  sim_node_host(node)->name, applied(node), goal);
     }

@@ -78,8 +78,8 @@ static void told(struct client_call *call)
     struct sim_caller *caller = call->data;
     if (caller->kind == CALL_NONE || caller->is_told) {
         sim_fail(caller->program->sim, ORACLE_RESULTS,
-                 "a call is told once: t%u of %s was told again",
-                 caller->number, caller->program->client->host.name);
+                 "a call ends once: t%u of %s ended again", caller->number,
+                 caller->program->client->host.name);
     }
     caller->is_told = true;
 }

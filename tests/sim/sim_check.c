@@ -454,7 +454,7 @@ static void look_at_state(struct sim *sim, struct sim_node *node,
     const char *wrong = lockfsm_check_basic(fsm);
     if (wrong != NULL) {
         sim_fail(sim, ORACLE_SOUNDNESS,
-                 "every state is sound in itself: %s at index %" PRIu64 ": %s",
+                 "every state is consistent: %s at index %" PRIu64 ": %s",
                  sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
         return;
     }
@@ -471,7 +471,7 @@ static void look_at_state(struct sim *sim, struct sim_node *node,
                                 fsm);
     if (wrong != NULL) {
         sim_fail(sim, ORACLE_SOUNDNESS,
-                 "states follow each other soundly: %s at index %" PRIu64
+                 "each state follows from the one before: %s at index %" PRIu64
                  ": %s",
                  sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
     }
@@ -505,7 +505,7 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
         if (effects->effect[i].type == EFFECT_RESULT &&
             effects->effect[i].result.code == RESULT_LEVEL) {
             sim_fail(sim, ORACLE_LEVELS,
-                     "what the level forbids is not proposed: index %" PRIu64,
+                     "entries above the level are not proposed: index %" PRIu64,
                      entry->log_index);
         }
     }
@@ -529,8 +529,8 @@ static void write_entry(struct sim *sim, struct sim_node *node, uint64_t place,
     const struct lockfsm *fsm = core_state(sim_node_core(node));
     if (place != check->newest + 1) {
         sim_fail(sim, ORACLE_EQUALITY,
-                 "entries are applied one after the other: %s "
-                 "applies %" PRIu64 " after %" PRIu64,
+                 "entries are applied in order: %s applies %" PRIu64
+                 " after %" PRIu64,
                  sim_node_host(node)->name, place, check->newest);
         return;
     }
@@ -655,8 +655,7 @@ static void look_at_leadership(struct sim *sim, struct sim_node *node)
     look_at_reign(sim, node, term, &life->terms[term]);
     if (sim_node_is_former(node) && core_is_serving(sim_node_core(node))) {
         sim_fail(sim, ORACLE_LIVES,
-                 "no former life goes on: %s serves in one, in term "
-                 "%" PRIu64,
+                 "no former life continues: %s serves in one, in term %" PRIu64,
                  sim_node_host(node)->name, term);
     }
 }
@@ -671,7 +670,7 @@ static void look_at_cluster(struct sim *sim, struct sim_node *node,
     if (cluster_id_is_known(cluster_id) &&
         !cluster_id_equal(cluster_id, sim_node_cluster(node))) {
         sim_fail(sim, ORACLE_NODES,
-                 "who has a cluster's state knows its id: %s does not",
+                 "a node with a cluster's state knows its id: %s does not",
                  sim_node_host(node)->name);
     }
 }
@@ -710,8 +709,8 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     }
     if (place > check->newest) {
         sim_fail(sim, ORACLE_EQUALITY,
-                 "what is applied is committed: %s has applied %" PRIu64
-                 " and nobody has told of it",
+                 "an applied entry is committed: %s has applied %" PRIu64
+                 " and no node has reported it",
                  sim_node_host(node)->name, applied);
         return;
     }
@@ -736,7 +735,7 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
             (life == own) != cluster_id_equal(life->cluster_id, cluster_id)) {
             sim_fail(sim, ORACLE_LIVES, "%s: %s has another",
                      life == own ? "a cluster has one id"
-                                 : "a new life has an id of its own",
+                                 : "a new life has its own id",
                      sim_node_host(node)->name);
         }
     }
@@ -800,8 +799,8 @@ void sim_check_clocks(struct sim *sim)
     }
     if (moved_ns == 0 && has_heir && is_off(sim, &members, host, 6, true)) {
         sim_fail(sim, ORACLE_CLOCKS,
-                 "who leads has a clock as most voters have: %s has run at "
-                 "%llu permille all the time",
+                 "a leader has a clock as most voters have: %s has run at %llu "
+                 "permille all the time",
                  host->name, (unsigned long long)host->clock.permille);
     }
 }

@@ -111,7 +111,7 @@ static const char *const state_names[] = {
     [STATE_UPGRADE] = "an upgrade waits",
     [STATE_MAX_HOLD] = "a hold with an end of its own",
     [STATE_SEVERAL] = "one request waits for several locks",
-    [STATE_NOTE] = "a lock stands for its note",
+    [STATE_NOTE] = "a lock exists for its note",
     [STATE_BARGED] = "somebody has barged",
     [STATE_LEFT_OVER] = "something is left for SWEEP",
     [STATE_VOTE_TAKEN] = "a vote is taken, not by force",
@@ -132,7 +132,8 @@ static const char *const state_names[] = {
     [STATE_LOST_DISK] = "a member has lost its disk",
     [STATE_ENDED_64] = "more than 64 holds end between two heartbeats",
     [STATE_ENDED_1024] = "likewise, more than 1,024",
-    [STATE_WITHDRAWN] = "a lock is held by who may not lock it any more",
+    [STATE_WITHDRAWN] = "a lock is held by a client that has lost the right to "
+                        "lock it",
 };
 
 _Static_assert(STATE_COUNT <= SIM_STATE_COUNT, "sim.h has room for them");

@@ -279,15 +279,15 @@ static void check_result(struct sim_crowd *crowd,
                                               : past.token == token;
     if (!is_there || !is_same) {
         sim_fail(sim, ORACLE_RESULTS,
-                 "an answer is about what is committed: %s of %s was told "
-                 "%" PRIu64 " for REQ %" PRIu64 ", the log has %s %" PRIu64,
+                 "an answer reflects committed state: %s of %s got %" PRIu64
+                 " for REQ %" PRIu64 ", the log has %s %" PRIu64,
                  "the crowd", name_of(crowd), token, crowd->req,
                  is_there ? "token" : "nothing", past.token);
     }
     if (crowd->stage == CROWD_AGAIN && crowd->token[crowd->next] != token) {
         sim_fail(sim, ORACLE_RESULTS,
-                 "what is asked again is answered as it was: REQ %" PRIu64
-                 " of %s was told %" PRIu64 ", now %" PRIu64,
+                 "a repeated request gets its first answer: REQ %" PRIu64
+                 " of %s got %" PRIu64 ", now %" PRIu64,
                  crowd->req, name_of(crowd), crowd->token[crowd->next], token);
     }
     if (crowd->stage == CROWD_FILL) {
@@ -350,8 +350,8 @@ static void take_end(struct sim_crowd *crowd, const char *word)
         rest(crowd);
     } else if (strcmp(word, "EXPIRED") == 0) {
         sim_fail(sim, ORACLE_REFUSALS,
-                 "a refusal is about what is committed: the crowd of %s was "
-                 "told EXPIRED, and session %" PRIu64 " lives",
+                 "a refusal reflects committed state: the crowd of %s got "
+                 "EXPIRED, and session %" PRIu64 " lives",
                  name_of(crowd), crowd->session);
     } else {
         sim_channel_close(&crowd->channel);
@@ -395,8 +395,8 @@ static void take_error(struct sim_crowd *crowd, const char *word)
         step_is_over(crowd);
     } else {
         sim_fail(sim, ORACLE_REFUSALS,
-                 "errors are those of the contract, and what gives back is "
-                 "never refused: the crowd of %s was told '%.*s'",
+                 "errors are those of the contract, and a release is never "
+                 "refused: the crowd of %s got '%.*s'",
                  name_of(crowd), (int)value->bytes.size,
                  (const char *)value->bytes.data);
     }

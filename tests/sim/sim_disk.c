@@ -527,7 +527,7 @@ static void check_old(const struct sim_disk *disk, const char *why)
 {
     if (!disk->is_old) {
         sim_fail(disk->sim, ORACLE_NODES,
-                 "no disk has lost what it was told to keep: %s: %s",
+                 "no disk has lost what was flushed: %s: %s",
                  host_of(disk)->name, why);
     }
 }

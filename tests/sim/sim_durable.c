@@ -171,10 +171,11 @@ static void take_end(struct sim_durable *durable, const char *word)
     if (sim_history_ended(sim_check_history(sim), durable->session) != 0) {
         rest(durable);
     } else if (strcmp(word, "EXPIRED") == 0) {
-        sim_fail(sim, ORACLE_REFUSALS,
-                 "a refusal is about what is committed: the durable session "
-                 "%" PRIu64 " was told EXPIRED, and lives",
-                 durable->session);
+        sim_fail(
+            sim, ORACLE_REFUSALS,
+            "a refusal reflects committed state: the durable session %" PRIu64
+            " got EXPIRED, and lives",
+            durable->session);
     } else {
         sim_channel_close(&durable->channel);
     }

@@ -66,7 +66,7 @@ static void add(struct sim_events *events, const struct log_event *event)
     struct log_event *added = &events->event[events->count++];
     *added = *event;
     sim_say(events->sim, NULL,
-            "lock %.*s is told: %s session %" PRIu64 " token %" PRIu64,
+            "lock %.*s event: %s session %" PRIu64 " token %" PRIu64,
             (int)event->lock.size, (const char *)event->lock.data, event->kind,
             event->session, event->token);
     added->lock = copy(event->lock);

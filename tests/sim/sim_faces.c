@@ -534,7 +534,7 @@ static void look_at_end(struct sim_faces *faces, uint64_t place,
         beats->told_in == faces->reign_count &&
         sim->now_ns < beats->lives_until_ns) {
         sim_fail(sim, ORACLE_LISTINGS,
-                 "what is left of a lease is told: session %" PRIu64
+                 "the shown rest of a lease is true: session %" PRIu64
                  " ends by entry %" PRIu64 " %" PRIu64 " ms too early",
                  e->session, place,
                  (beats->lives_until_ns - sim->now_ns) / SIM_MS);
@@ -546,7 +546,7 @@ static void look_at_end(struct sim_faces *faces, uint64_t place,
                                         e->token);
     if (rest != NULL && sim->now_ns < rest->until_ns) {
         sim_fail(sim, ORACLE_LISTINGS,
-                 "what is left of a hold is told: that of '%.*s' by session "
+                 "the shown rest of a hold is true: that of '%.*s' by session "
                  "%" PRIu64 " ends by entry %" PRIu64 " %" PRIu64
                  " ms too early",
                  (int)e->lock.size, (const char *)e->lock.data, e->session,

@@ -235,10 +235,11 @@ static void bystander_refused(struct sim_flood *flood, struct bystander *one,
                  " at n%u was renewed in time, the answer is %s",
                  one->session, (unsigned)one->node + 1, word);
     } else if (strcmp(word, "BUSY") == 0) {
-        sim_fail(sim, ORACLE_FLOODS,
-                 "what renews a session is never refused for others' requests: "
-                 "KEEP of %" PRIu64 " is answered BUSY at n%u",
-                 one->session, (unsigned)one->node + 1);
+        sim_fail(
+            sim, ORACLE_FLOODS,
+            "a renewal is never refused for others' requests: KEEP of %" PRIu64
+            " is answered BUSY at n%u",
+            one->session, (unsigned)one->node + 1);
     }
 }
 

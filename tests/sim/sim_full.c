@@ -45,8 +45,7 @@ void sim_full_check(struct sim *sim, struct sim_promises *promises,
     if (command->op == OP_RELEASE || command->op == OP_CANCEL ||
         command->op == OP_CLOSE) {
         sim_fail(sim, ORACLE_LIMITS,
-                 "what gives back is never refused: entry %" PRIu64
-                 " was told LIMIT %.*s",
+                 "a release is never refused: entry %" PRIu64 " got LIMIT %.*s",
                  index, (int)result->text.size,
                  (const char *)result->text.data);
     }
@@ -57,8 +56,8 @@ void sim_full_check(struct sim *sim, struct sim_promises *promises,
             use + wanted_by(command) <= limit &&
             !is_asked_again(promises, index, command)) {
             sim_fail(sim, ORACLE_LIMITS,
-                     "what is refused as full is full: entry %" PRIu64
-                     " was told LIMIT %s with %" PRIu64 " of %" PRIu64,
+                     "a table reported as full is full: entry %" PRIu64
+                     " got LIMIT %s with %" PRIu64 " of %" PRIu64,
                      index, counted[i].text, use, limit);
         }
     }

@@ -208,7 +208,7 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
         if (!is_reader &&
             (oldest != NEVER ? oldest : newest) > wait->wait_index) {
             sim_fail(w->sim, ORACLE_ORDER,
-                     "nobody is passed for ever: entry %" PRIu64
+                     "nobody is overtaken forever: entry %" PRIu64
                      " barges past the wait of entry %" PRIu64 " for '%.*s'",
                      w->index, wait->wait_index, (int)lock->name_size,
                      lock->name);
@@ -259,7 +259,7 @@ static void check_grantee(const struct writing *w, const struct past_lock *lock,
     } else if (e->wait_index == 0 && e->reason == NULL && is_awaited(w, lock) &&
                !is_barging(w)) {
         sim_fail(w->sim, ORACLE_ORDER,
-                 "nobody passes the queue: entry %" PRIu64
+                 "nobody overtakes the queue: entry %" PRIu64
                  " grants '%.*s' to session %" PRIu64 " past those who wait",
                  w->index, (int)e->lock.size, e->lock.data, e->session);
     } else if (e->wait_index == 0 && e->reason == NULL && is_barging(w)) {
@@ -300,7 +300,7 @@ static void write_grant(const struct writing *w, const struct effect *e)
     struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (e->wait_index != 0 && wait == NULL) {
         sim_fail(w->sim, ORACLE_GRANTS,
-                 "who is granted from the queue stood there: entry %" PRIu64
+                 "a grant from the queue ends a wait: entry %" PRIu64
                  ", lock '%.*s'",
                  w->index, (int)e->lock.size, e->lock.data);
     } else if (wait != NULL) {
@@ -348,8 +348,8 @@ static void write_wait(const struct writing *w, const struct effect *e)
     if (e->count == 1) {
         if (wait == NULL) {
             sim_fail(w->sim, ORACLE_GRANTS,
-                     "asking again keeps a place that is there: entry "
-                     "%" PRIu64 ", lock '%.*s'",
+                     "a repeated request keeps its place: entry %" PRIu64
+                     ", lock '%.*s'",
                      w->index, (int)e->lock.size, e->lock.data);
         }
         return;
@@ -375,7 +375,7 @@ static void write_wait_end(const struct writing *w, const struct effect *e)
     struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (wait == NULL) {
         sim_fail(w->sim, ORACLE_GRANTS,
-                 "a wait that ends stood in the queue: entry %" PRIu64
+                 "a wait that ends was in the queue: entry %" PRIu64
                  ", lock '%.*s'",
                  w->index, (int)e->lock.size, e->lock.data);
         return;
@@ -448,7 +448,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
                                                               grant->owner);
         if (hold == NULL || hold->token != grant->token) {
             sim_fail(w->sim, ORACLE_GRANTS,
-                     "effects tell what happened: after entry %" PRIu64
+                     "effects report what happened: after entry %" PRIu64
                      " the holder of '%.*s' is not who was granted it",
                      w->index, (int)name.size, name.data);
         }
@@ -459,7 +459,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
     if (holds != (real == NULL ? 0 : real->hold_count) ||
         waits != (real == NULL ? 0 : real->wait_count)) {
         sim_fail(w->sim, ORACLE_GRANTS,
-                 "effects tell what happened: after entry %" PRIu64
+                 "effects report what happened: after entry %" PRIu64
                  " '%.*s' has %u holds and %u waits, by its effects "
                  "%u and %u",
                  w->index, (int)name.size, name.data,
@@ -480,8 +480,7 @@ static void write_opened(const struct writing *w, const struct effect *e)
 {
     if (past_find_session(w->history, e->session) != NULL) {
         sim_fail(w->sim, ORACLE_DEATH,
-                 "a session id is never used again: %" PRIu64
-                 " at entry %" PRIu64,
+                 "a session id is never reused: %" PRIu64 " at entry %" PRIu64,
                  e->session, w->index);
         return;
     }
@@ -658,8 +657,8 @@ static void write_result(const struct writing *w, const struct effect *e)
     if (is_acked(session, origin->req)) {
         if (is_kept(e->result.code) || changes_locks(w->effects)) {
             sim_fail(w->sim, ORACLE_RESULTS,
-                     "an acknowledged request is refused for ever: "
-                     "REQ %" PRIu64 " in entry %" PRIu64,
+                     "an acknowledged request is refused forever: REQ %" PRIu64
+                     " in entry %" PRIu64,
                      origin->req, w->index);
         }
         return;

@@ -162,15 +162,16 @@ static void check(struct hoard_item *item, uint64_t index)
     struct sim_program *program = item->hoard->program;
     bool is_believed = sim_program_believes(program, item->hold);
     if (is_believed && index != 0 && sim_program_has_heard(program, index)) {
-        sim_fail(
-            program->sim, ORACLE_HOLDS,
-            "who believes in a hold has it: %s believes in '%s', one of "
-            "%u, which entry %" PRIu64 " had taken before its heartbeat left",
-            program->client->host.name, item->name, item->hoard->count, index);
+        sim_fail(program->sim, ORACLE_HOLDS,
+                 "a client that believes in a hold has it: %s believes in "
+                 "'%s', one of %u, which entry %" PRIu64
+                 " had taken before its heartbeat left",
+                 program->client->host.name, item->name, item->hoard->count,
+                 index);
     } else if (!is_believed && index == 0 && sim_program_trusts(program)) {
         sim_fail(program->sim, ORACLE_HOLDS,
-                 "a loss is told of what is over: %s believes in '%s', one of "
-                 "%u, no longer, and nobody has taken it",
+                 "only ended holds are reported lost: %s believes in '%s', one "
+                 "of %u, no longer, and nobody has taken it",
                  program->client->host.name, item->name, item->hoard->count);
     }
 }

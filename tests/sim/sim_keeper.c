@@ -362,10 +362,10 @@ static void take(struct sim_keeper *keeper)
         return;
     }
     if (!is_known && !sim_users_is_refusal(word)) {
-        sim_fail(sim, ORACLE_REFUSALS,
-                 "errors are those of the contract: who administers was told "
-                 "'%.*s'",
-                 (int)value->bytes.size, (const char *)value->bytes.data);
+        sim_fail(
+            sim, ORACLE_REFUSALS,
+            "errors are those of the contract: the administrator got '%.*s'",
+            (int)value->bytes.size, (const char *)value->bytes.data);
     }
     sim_channel_later(&keeper->channel, sim_between(sim, 10, 300) * SIM_MS);
     if (strcmp(word, "BUSY") != 0 && strcmp(word, "BADARG") != 0) {

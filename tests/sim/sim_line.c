@@ -164,8 +164,7 @@ static void come_to_rest(struct sim_line *line)
         }
     }
     sim_fail(line->client->sim, ORACLE_PROGRESS,
-             "an asker comes to rest: that of %s does not",
-             line->client->host.name);
+             "an asker settles: that of %s does not", line->client->host.name);
 }
 
 void sim_line_turn(struct sim_line *line)

@@ -48,7 +48,7 @@ static void take_page(struct sim_lister *lister)
     if (value->type != RESP_ARRAY || value->count != 2 || cursor.size == 0 ||
         value[2].type != RESP_ARRAY || value[2].count > lister->page) {
         sim_fail(sim, ORACLE_LISTINGS,
-                 "LIST answers a cursor and no more than a page");
+                 "LIST answers a cursor and at most a page");
         return;
     }
     sim_shown_page(&lister->channel, name_of(lister), &lister->listing);
@@ -101,11 +101,11 @@ static void take(struct sim_lister *lister)
         end_listing(lister);
     } else if (strcmp(word, "NOLEADER") != 0 && strcmp(word, "BUSY") != 0 &&
                strcmp(word, "MOVED") != 0) {
-        sim_fail(sim, ORACLE_REFUSALS,
-                 "errors are those of the contract: %s, which lists, was told "
-                 "'%.*s'",
-                 name_of(lister), (int)value->bytes.size,
-                 (const char *)value->bytes.data);
+        sim_fail(
+            sim, ORACLE_REFUSALS,
+            "errors are those of the contract: %s, which lists, got '%.*s'",
+            name_of(lister), (int)value->bytes.size,
+            (const char *)value->bytes.data);
     }
     sim_channel_close(&lister->channel);
     sim_channel_later(&lister->channel, sim_between(sim, 10, 300) * SIM_MS);

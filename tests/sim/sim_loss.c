@@ -53,8 +53,8 @@ static void check_old(struct sim *sim, struct sim_node *node,
     }
     if (!disk->is_condemned && still_leads(sim, leader, term)) {
         sim_fail(sim, ORACLE_OLD_DISKS,
-                 "a disk that has lost what was acknowledged is noticed: %s "
-                 "runs on an old one",
+                 "a disk that lost acknowledged data is detected: %s runs on "
+                 "an old one",
                  sim_node_host(node)->name);
     }
     if (sim->has_failed || !disk->is_condemned) {

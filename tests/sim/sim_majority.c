@@ -68,8 +68,8 @@ void sim_majority_look(struct sim *sim, struct sim_node *node,
     sim_cover_vote(sim, true);
     if (!has_majority(node, &members)) {
         sim_fail(sim, ORACLE_VOTES,
-                 "a change that is not forced leaves a majority that is heard: "
-                 "n%" PRIu64 " takes the vote of n%" PRIu64,
+                 "an unforced change leaves a majority that is heard: n%" PRIu64
+                 " takes the vote of n%" PRIu64,
                  sim_node_id(node), id);
     }
 }

@@ -102,8 +102,8 @@ void sim_promises_entry(struct sim_promises *promises, uint64_t index,
     struct known *known = find(promises, key);
     if (known != NULL && known->entry == 0) {
         sim_fail(promises->sim, ORACLE_REFUSALS,
-                 "a refusal says what is true: %s was told %s for '%s', left "
-                 "it at that, and entry %" PRIu64 " does it",
+                 "a refusal is true: %s got %s for '%s', left it at that, and "
+                 "entry %" PRIu64 " does it",
                  known->client, known->word, key, index);
     } else if (known == NULL) {
         add(promises, key)->entry = index;
@@ -132,8 +132,8 @@ bool sim_promises_told(struct sim_promises *promises, const char *client,
     const struct known *known = find(promises, key);
     if (known != NULL) {
         sim_fail(promises->sim, ORACLE_REFUSALS,
-                 "a refusal says what is true: %s was told %s for '%s', which "
-                 "entry %" PRIu64 " has done",
+                 "a refusal is true: %s got %s for '%s', which entry %" PRIu64
+                 " has done",
                  client, word, key, known->entry);
         return false;
     }

@@ -110,7 +110,7 @@ void sim_pushes_told(struct sim_pushes *pushes, const char *client,
     pushes->sim->stats.pushes++;
     if (!is_right) {
         sim_fail(pushes->sim, ORACLE_RESULTS,
-                 "a push tells what the log says: %s is told of wait %" PRIu64
+                 "a push is that of the log: %s gets wait %" PRIu64
                  " with %u tokens",
                  client, key.wait_index, count);
     }

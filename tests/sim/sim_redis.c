@@ -164,8 +164,8 @@ static void take_good(struct sim_redis *redis)
                !sim_check_lives_between(redis->client->sim, redis->since_place,
                                         sim_check_newest(redis->client->sim))) {
         sim_fail(redis->client->sim, ORACLE_HOLDS,
-                 "who believes in a Redis lock has it: %s extends '%s' and is "
-                 "told 0",
+                 "a client that believes in a Redis lock has it: %s extends "
+                 "'%s' and gets 0",
                  redis->client->host.name, keys[redis->key]);
     }
     think(redis);
@@ -204,8 +204,7 @@ static void take_denied(struct sim_redis *redis)
     struct sim *sim = redis->client->sim;
     if (redis->asked == ASKED_DELETE && believes(redis)) {
         sim_fail(sim, ORACLE_REFUSALS,
-                 "what gives back needs no right: %s deletes '%s' and is told "
-                 "NOPERM",
+                 "a release needs no right: %s deletes '%s' and gets NOPERM",
                  redis->client->host.name, keys[redis->key]);
     }
     if (redis->asked == ASKED_DELETE ||
@@ -235,8 +234,7 @@ static void take(struct sim_redis *redis)
     if (!is_known) {
         const struct resp_value *value = &redis->channel.reply.value[0];
         sim_fail(sim, ORACLE_REFUSALS,
-                 "errors are those of the contract: %s (Redis) was told "
-                 "'%.*s'",
+                 "errors are those of the contract: %s (Redis) got '%.*s'",
                  redis->client->host.name, (int)value->bytes.size,
                  (const char *)value->bytes.data);
     }

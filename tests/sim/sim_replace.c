@@ -370,7 +370,7 @@ static void take(struct sim_replacer *replacer)
     struct sim_replace *replace = sim->replace;
     char word[32];
     sim_channel_error(&replacer->channel, word);
-    sim_say(sim, &replacer->client->host, "replacer is told '%s' in stage %d",
+    sim_say(sim, &replacer->client->host, "the replacer gets '%s' in stage %d",
             word, (int)replace->stage);
     sim_channel_later(&replacer->channel, sim_between(sim, 20, 400) * SIM_MS);
     if (word[0] != '\0' && strcmp(word, "UNFINISHED") != 0) {

@@ -203,8 +203,8 @@ static bool export_directory(struct sim *sim, struct sim_node *node,
         sim_backup_check(sim, name, ret_backup);
         if (ret_backup->log_index < applied) {
             sim_fail(sim, ORACLE_BACKUPS,
-                     "a saved directory has all that its node had applied: %s "
-                     "had %" PRIu64 ", and saved is %" PRIu64,
+                     "a saved directory has everything applied: %s had %" PRIu64
+                     ", and saved is %" PRIu64,
                      name, applied, ret_backup->log_index);
         }
     } else {
@@ -220,7 +220,7 @@ static bool export_directory(struct sim *sim, struct sim_node *node,
 static void fail_kept(struct sim *sim, const char *what)
 {
     sim_fail(sim, ORACLE_RESTORES,
-             "a restore keeps what must not be forgotten, and no more: %s",
+             "a restore keeps what must not be forgotten, and nothing else: %s",
              what);
 }
 
@@ -338,7 +338,7 @@ static void check_kept(struct sim *sim, const struct plan *plan,
     }
     if (lockfsm_applied_index(after) != plan->backup.log_index ||
         lockfsm_applied_term(after) != plan->backup.term) {
-        fail_kept(sim, "it begins behind another entry");
+        fail_kept(sim, "it begins after another entry");
     }
     check_fences(sim, &before, after);
     check_holds(sim, &before, after);
@@ -435,11 +435,12 @@ static void try_cut_short(struct sim *sim, const struct plan *plan,
     bool is_whole = start.snapshot_index == plan->backup.log_index &&
                     start.entry_count == 0;
     if (error == 0 && !is_whole && !disk->recovery.is_empty) {
-        sim_fail(sim, ORACLE_RESTORES,
-                 "of a restore that was cut short nothing starts: %s begins at "
-                 "%" PRIu64 " of %" PRIu64,
-                 sim_node_host(plan->node)->name, start.snapshot_index,
-                 plan->backup.log_index);
+        sim_fail(
+            sim, ORACLE_RESTORES,
+            "nothing starts from an interrupted restore: %s begins at %" PRIu64
+            " of %" PRIu64,
+            sim_node_host(plan->node)->name, start.snapshot_index,
+            plan->backup.log_index);
     } else if ((error != 0 || !is_whole) && status == 0 && !is_cut) {
         sim_fail(sim, ORACLE_RESTORES, "a restored directory starts: %s: %s",
                  sim_node_host(plan->node)->name, why);

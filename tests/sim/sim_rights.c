@@ -212,18 +212,19 @@ static void check_done(const struct judging *j, enum verdict verdict)
         return; /* It gets the result of the first. */
     }
     if (verdict == MAY && is_refusal) {
-        fail(j, ORACLE_RIGHTS, "who is refused for want of a right lacks it",
-             "he may");
+        fail(j, ORACLE_RIGHTS, "a refusal for lack of a right is true",
+             "the user has the right");
     } else if (verdict != MAY && !is_refusal &&
                !(is_numbered && is_about_number(code))) {
         fail(j, ORACLE_RIGHTS,
              "what is done is allowed by the rights at its index",
-             verdict == NO_AUTH ? "he may do nothing" : "he may not");
+             verdict == NO_AUTH ? "the user has no rights"
+                                : "the user lacks the right");
     } else if (verdict != MAY && is_refusal &&
                (code == RESULT_NO_AUTH) != (verdict == NO_AUTH)) {
         fail(j, ORACLE_RIGHTS, "a refusal says why",
-             verdict == NO_AUTH ? "he may do nothing, and is told NOPERM"
-                                : "he may not do that, and is told NOAUTH");
+             verdict == NO_AUTH ? "the user has no rights, and gets NOPERM"
+                                : "the user lacks the right, and gets NOAUTH");
     }
     if (is_refusal && j->effects->count > 1) {
         fail(j, ORACLE_RIGHTS,
@@ -794,8 +795,8 @@ static void check_limit(const struct judging *j, const struct right_user *mine,
             continue; /* It is a limit for all, see sim_full.h. */
         }
         if (gives_back(j->command)) {
-            fail(j, ORACLE_QUOTAS,
-                 "what only gives back is never refused by a quota", words);
+            fail(j, ORACLE_QUOTAS, "a release is never refused by a quota",
+                 words);
         }
         if (key != QUOTA_BYTES && used[key] + more <= mine->bound[key]) {
             fail(j, ORACLE_QUOTAS, "what a quota refuses would pass it", words);
@@ -864,7 +865,7 @@ static void judge_entry(const struct judging *j)
     if (rights_is_own(j->command)) {
         if (j->command->user != 0) {
             fail(j, ORACLE_RIGHTS, "what the leader asks of itself is nobody's",
-                 "it is his");
+                 "it is the user's own");
         }
         return;
     }

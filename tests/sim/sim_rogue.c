@@ -207,8 +207,7 @@ static void take_opened(struct sim_client *client)
     }
     if (!sim_history_opened(sim_check_history(client->sim), client->session)) {
         sim_fail(client->sim, ORACLE_RESULTS,
-                 "an answer is about what is committed: %s was "
-                 "told of session %" PRIu64,
+                 "an answer reflects committed state: %s got session %" PRIu64,
                  client->host.name, client->session);
     }
     lease_init(&client->lease);
@@ -241,19 +240,19 @@ static void take_kept(struct sim_client *client)
                      ttl_ms, linger_ms);
     uint64_t ended = sim_history_ended(sim_check_history(sim), client->session);
     if (ended != 0 && ended <= beat->sent_newest) {
-        sim_fail(sim, ORACLE_DEATH,
-                 "dead stays dead: %s was told OK for a heartbeat of "
-                 "session %" PRIu64 ", which entry %" PRIu64
-                 " had ended before it was sent",
-                 client->host.name, client->session, ended);
+        sim_fail(
+            sim, ORACLE_DEATH,
+            "dead stays dead: %s got OK for a heartbeat of session %" PRIu64
+            ", which entry %" PRIu64 " had ended before it was sent",
+            client->host.name, client->session, ended);
     }
     lease_answered(&client->lease, beat->sent, ttl_ms, linger_ms);
     if (ended != 0 &&
         !sim_history_dropped(sim_check_history(sim), client->session) &&
         sim_rogue_trusts(client)) {
         sim_fail(sim, ORACLE_LEASES,
-                 "the client ends first: %s was told OK and trusts "
-                 "session %" PRIu64 ", which entry %" PRIu64 " has ended",
+                 "the client ends first: %s got OK and trusts session %" PRIu64
+                 ", which entry %" PRIu64 " has ended",
                  client->host.name, client->session, ended);
     }
 }
@@ -269,8 +268,8 @@ static void take_refusal(struct sim_client *client, const char *word)
         if (ended == 0 && strcmp(word, "BLACKLISTED") != 0 &&
             !client->is_closing) {
             sim_fail(client->sim, ORACLE_REFUSALS,
-                     "a refusal is about what is committed: %s "
-                     "was told %s, and session %" PRIu64 " lives",
+                     "a refusal reflects committed state: %s got %s, and "
+                     "session %" PRIu64 " lives",
                      client->host.name, word, client->session);
         }
         lease_refused(&client->lease);
@@ -285,8 +284,7 @@ static void take_refusal(struct sim_client *client, const char *word)
                     sim_users_is_refusal(word);
     if (!is_known) {
         sim_fail(client->sim, ORACLE_REFUSALS,
-                 "errors are those of the contract: %s was told "
-                 "'%.*s'",
+                 "errors are those of the contract: %s got '%.*s'",
                  client->host.name, (int)client->beat.reply.value[0].bytes.size,
                  (const char *)client->beat.reply.value[0].bytes.data);
     }

@@ -116,8 +116,8 @@ static void take_begun(struct sim_saver *saver)
     saver->stage = SAVER_READ;
     if (saver->backup.log_index < saver->applied) {
         sim_fail(sim_of(saver), ORACLE_BACKUPS,
-                 "a backup has all that was applied when it was asked for: %s "
-                 "is told of entry %" PRIu64 ", and the node had %" PRIu64,
+                 "a backup has everything applied before the request: %s gets "
+                 "entry %" PRIu64 ", and the node had %" PRIu64,
                  saver->client->host.name, saver->backup.log_index,
                  saver->applied);
     }
@@ -128,9 +128,9 @@ static void take_begun(struct sim_saver *saver)
         saver->backup.life == sim->life &&
         place < saver->channel.asked_newest) {
         sim_fail(sim, ORACLE_BACKUPS,
-                 "where somebody leads, a backup has all that was committed "
-                 "when it was asked for: %s is told of place %" PRIu64
-                 ", and %" PRIu64 " was committed",
+                 "with a leader, a backup has everything committed when it was "
+                 "asked for: %s gets place %" PRIu64 ", and %" PRIu64
+                 " was committed",
                  saver->client->host.name, place, saver->channel.asked_newest);
     }
 }
@@ -143,8 +143,8 @@ static void take_part(struct sim_saver *saver)
     if (value->type != RESP_BULK || value->bytes.size == 0 ||
         value->bytes.size > saver->size - backup->bytes.size) {
         sim_fail(sim, ORACLE_BACKUPS,
-                 "a backup comes as it was announced: %s gets %zu bytes behind "
-                 "%zu of %" PRIu64,
+                 "a backup has the announced size: %s gets %zu bytes after %zu "
+                 "of %" PRIu64,
                  saver->client->host.name, value->bytes.size,
                  backup->bytes.size, saver->size);
         rest(saver, 100, 1000);
@@ -182,7 +182,7 @@ static void take(struct sim_saver *saver)
         sim_voter_take(&saver->channel, &saver->vote, word);
     }
     if (word[0] != '\0') {
-        sim_say(sim_of(saver), &saver->client->host, "saver is told %s", word);
+        sim_say(sim_of(saver), &saver->client->host, "the saver gets %s", word);
         sim_channel_close(&saver->channel);
         rest(saver, 20, 500);
         return;

@@ -354,7 +354,7 @@ static void fail_map(const struct looking *look, struct bytes name)
     bytes_shown(name, shown);
     if (look->has_face && look->wrong != NULL) {
         sim_fail(look->sim, ORACLE_LISTINGS,
-                 "times are told as they are: %s is shown of '%s' %s: %" PRIu64
+                 "shown times are true: %s is shown of '%s' %s: %" PRIu64
                  " ms, which is at least %" PRIu64 " and at most %" PRIu64,
                  look->who, shown, look->wrong, look->told_ms, look->least_ms,
                  look->most_ms);
@@ -514,12 +514,13 @@ static void look_for(void *data, struct bytes name, uint64_t id)
     sim_faces_versions(sweep->look->faces, listing->kind, name, id,
                        sweep->look->from, sweep->look->to, take_moments, sweep);
     if (!has_any(&sweep->look->moments)) {
-        sim_fail(sweep->look->sim, ORACLE_LISTINGS,
-                 "a page is whole: %s is not shown '%.*s', which was there "
-                 "whenever the rest was as it is shown, between entries "
-                 "%" PRIu64 " and %" PRIu64,
-                 sweep->look->who, (int)name.size, (const char *)name.data,
-                 sweep->look->from, sweep->look->to);
+        sim_fail(
+            sweep->look->sim, ORACLE_LISTINGS,
+            "a page is complete: %s is not shown '%.*s', which was there "
+            "whenever the rest was as it is shown, between entries %" PRIu64
+            " and %" PRIu64,
+            sweep->look->who, (int)name.size, (const char *)name.data,
+            sweep->look->from, sweep->look->to);
     }
 }
 

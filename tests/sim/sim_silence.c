@@ -354,7 +354,7 @@ static void end_span(struct sim_silence *silence, struct bytes key,
     uint64_t passed_ns = silence->sim->now_ns - span->start.at_ns;
     if (is_over && passed_ns + 2 * SIM_MS < span->length_ns / 11 * 10) {
         sim_fail(silence->sim, ORACLE_SILENCE,
-                 "what takes a time takes that time: a %s of %" PRIu64
+                 "a time span has its length: a %s of %" PRIu64
                  " ms was over after %" PRIu64 " ms",
                  span_names[span->kind], span->length_ns / SIM_MS,
                  passed_ns / SIM_MS);
@@ -521,7 +521,7 @@ static void mark(struct sim_silence *silence, struct quiet_session *session,
                        unserved(&session->heard, &session->mark);
     if (quiet_ns > most_ns) {
         sim_fail(silence->sim, ORACLE_SILENCE,
-                 "who is silent is marked at T/4: session %" PRIu64
+                 "a silent session is marked at T/4: session %" PRIu64
                  " by entry %" PRIu64 " after %" PRIu64 " ms, at most %" PRIu64,
                  session->id, index, quiet_ns / SIM_MS, most_ns / SIM_MS);
     }
@@ -717,8 +717,8 @@ static void look_at_sessions(struct sim_silence *silence)
         uint64_t most_ns = bound(silence, &start, own_ns, STEP_NS);
         if (silence->sim->now_ns - start.at_ns > most_ns) {
             sim_fail(silence->sim, ORACLE_SILENCE,
-                     "a dead session lives through no number of leaders: "
-                     "session %" PRIu64 " of %" PRIu64 " ms lives %" PRIu64
+                     "a dead session ends despite new leaders: session %" PRIu64
+                     " of %" PRIu64 " ms lives %" PRIu64
                      " ms after its mark, %" PRIu64
                      " after its last heartbeat; at most %" PRIu64,
                      session->id, session->ttl_ns / SIM_MS,
@@ -739,7 +739,7 @@ static void look_at_spans(struct sim_silence *silence)
         uint64_t passed_ns = silence->sim->now_ns - span->start.at_ns;
         if (passed_ns > most_ns) {
             sim_fail(silence->sim, ORACLE_SILENCE,
-                     "a span outlasts no number of leaders: a %s of %" PRIu64
+                     "a time span ends despite new leaders: a %s of %" PRIu64
                      " ms lasts %" PRIu64 " ms, at most %" PRIu64,
                      span_names[span->kind], span->length_ns / SIM_MS,
                      passed_ns / SIM_MS, most_ns / SIM_MS);
@@ -778,8 +778,8 @@ static void look_at_clock(struct sim_silence *silence, struct core *core)
                        unserved(&silence->needed, &present);
     if (passed_ns > most_ns) {
         sim_fail(silence->sim, ORACLE_SILENCE,
-                 "the log's clock moves while a mark or span stands: it has "
-                 "stood still for %" PRIu64 " ms, at most %" PRIu64,
+                 "the log's clock moves while a mark or span exists: it has "
+                 "not moved for %" PRIu64 " ms, at most %" PRIu64,
                  passed_ns / SIM_MS, most_ns / SIM_MS);
     }
 }

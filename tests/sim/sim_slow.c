@@ -75,8 +75,8 @@ static void check_heir(struct sim *sim, struct sim_node *leader, uint64_t id)
     uint32_t count;
     if (last < commit) {
         sim_fail(sim, ORACLE_DISKS,
-                 "who takes over for a slow disk has all that is committed: "
-                 "%s has entries up to %llu of %llu",
+                 "the successor of a slow disk has everything committed: %s "
+                 "has entries up to %llu of %llu",
                  sim_node_host(heir)->name, (unsigned long long)last,
                  (unsigned long long)commit);
     }

@@ -34,8 +34,8 @@ static void expect_result(const struct sim_caller *caller,
                                        caller->number_of_call, &past);
     if (!is_there || past.code != code) {
         sim_fail(program->sim, ORACLE_RESULTS,
-                 "an answer is about what is committed: t%u of %s was told "
-                 "code %d for REQ %" PRIu64 ", the log has %s %d",
+                 "an answer reflects committed state: t%u of %s got code %d "
+                 "for REQ %" PRIu64 ", the log has %s %d",
                  caller->number, name_of(program), (int)code,
                  caller->number_of_call, is_there ? "code" : "nothing",
                  (int)past.code);
@@ -61,7 +61,7 @@ static void expect_grant(const struct sim_caller *caller,
             hold->held[i].token);
         if (told == 0 || (told > 1 && hold->owner->is_private)) {
             sim_fail(program->sim, ORACLE_RESULTS,
-                     "a grant is that of the log and told once: %s.%s was told "
+                     "a grant is that of the log, reported once: %s.%s got "
                      "token %" PRIu64 " of '%s' %u times%s",
                      name_of(program), hold->owner->tag, hold->held[i].token,
                      hold->held[i].name, told == 0 ? 1 : told,
@@ -84,8 +84,8 @@ static void expect_not_free(const struct sim_caller *caller)
     }
     if (!is_one_there) {
         sim_fail(sim, ORACLE_REFUSALS,
-                 "a try fails only if the lock is not free: t%u of %s was told "
-                 "so of '%s', which nobody had between entries %" PRIu64
+                 "a try fails only if the lock is not free: t%u of %s got so "
+                 "of '%s', which nobody held between entries %" PRIu64
                  " and %" PRIu64,
                  caller->number, name_of(caller->program),
                  sim_lock_name(caller->lock[0]), caller->newest, newest);
@@ -113,8 +113,8 @@ static void expect_nothing(const struct sim_caller *caller, bool is_for_ever)
                                   caller->number_of_call, &past) &&
                past.code == RESULT_OK) {
         sim_fail(program->sim, ORACLE_REFUSALS,
-                 "a refusal says what is true: t%u of %s was told '%s' for REQ "
-                 "%" PRIu64 ", which entry %" PRIu64 " has done",
+                 "a refusal is true: t%u of %s got '%s' for REQ %" PRIu64
+                 ", which entry %" PRIu64 " has done",
                  caller->number, name_of(program), caller->call.why,
                  caller->number_of_call, past.first_index);
     }
@@ -136,8 +136,8 @@ static void expect_not_held(const struct sim_caller *caller)
 {
     if (caller->was_believed && !was_taken(caller)) {
         sim_fail(caller->program->sim, ORACLE_HOLDS,
-                 "who believes in a hold has it: t%u of %s believed in '%s' "
-                 "and is told NOTHELD",
+                 "a client that believes in a hold has it: t%u of %s believed "
+                 "in '%s' and gets NOTHELD",
                  caller->number, name_of(caller->program),
                  sim_lock_name(caller->lock[0]));
     }
@@ -161,7 +161,7 @@ static void expect_read(const struct sim_caller *caller)
                    name, READS_LOCK, from, to);
     if (is_wrong) {
         sim_fail(sim, ORACLE_READS,
-                 "reads are linearizable: %s was told %" PRIu64 " for token "
+                 "reads are linearizable: %s got %" PRIu64 " for token "
                  "%" PRIu64 " of '%s' between entries %" PRIu64 " and %" PRIu64,
                  name_of(caller->program), caller->call.number, caller->token,
                  sim_lock_name(caller->lock[0]), from, to);
@@ -249,8 +249,8 @@ static void expect_denied(const struct sim_caller *caller)
     if (caller->kind == CALL_RELEASE &&
         bytes_has_prefix(why, BYTES_LITERAL("NOPERM"))) {
         sim_fail(program->sim, ORACLE_REFUSALS,
-                 "what gives back is never refused: t%u of %s was told %s",
-                 caller->number, name_of(program), caller->call.why);
+                 "a release is never refused: t%u of %s got %s", caller->number,
+                 name_of(program), caller->call.why);
     }
 }
 
@@ -301,7 +301,7 @@ void sim_told_call(struct sim_caller *caller)
         expect_nothing(caller, false);
         if (caller->kind == CALL_RELEASE) {
             sim_fail(caller->program->sim, ORACLE_REFUSALS,
-                     "what gives back is never refused: t%u of %s was told %s",
+                     "a release is never refused: t%u of %s got %s",
                      caller->number, name_of(caller->program), call->why);
         }
         break;
@@ -314,7 +314,7 @@ void sim_told_call(struct sim_caller *caller)
     case HASP_EINTR:
         if (!caller->is_interrupted) {
             sim_fail(caller->program->sim, ORACLE_REFUSALS,
-                     "who is told EINTR was interrupted: t%u of %s was not",
+                     "EINTR ends only interrupted calls: t%u of %s was not",
                      caller->number, name_of(caller->program));
         }
         break;
@@ -325,7 +325,7 @@ void sim_told_call(struct sim_caller *caller)
             break;
         }
         sim_fail(caller->program->sim, ORACLE_REFUSALS,
-                 "errors are those of the contract: t%u of %s was told %d, %s",
+                 "errors are those of the contract: t%u of %s got %d, %s",
                  caller->number, name_of(caller->program), call->error,
                  call->why);
         break;
@@ -353,7 +353,7 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
     if (is_of_session && is_of_belief &&
         trusts != (event->kind == HASP_EVENT_SAFE)) {
         sim_fail(sim, ORACLE_LEASES,
-                 "events tell what is believed: %s was told %d, and %s",
+                 "events report what to believe: %s got %d, and %s",
                  name_of(program), (int)event->kind,
                  trusts ? "trusts" : "does not trust");
     }
@@ -362,8 +362,8 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
         sim_history_holds(history_of(program), bytes_of_text(event->name),
                           program->session, event->token)) {
         sim_fail(sim, ORACLE_HOLDS,
-                 "a loss is told of what is over: %s was told that '%s' with "
-                 "token %" PRIu64 " has ended",
+                 "only ended holds are reported lost: %s was informed that "
+                 "'%s' with token %" PRIu64 " has ended",
                  name_of(program), event->name, event->token);
     }
 }
@@ -378,8 +378,8 @@ static void expect_untaken(void *data, const struct sim_belief *belief)
         bytes_of_text(belief->tag), belief->token);
     if (index != 0 && sim_program_has_heard(program, index)) {
         sim_fail(program->sim, ORACLE_HOLDS,
-                 "who believes in a hold has it: %s.%s believes in '%s' with "
-                 "token %" PRIu64 ", which entry %" PRIu64
+                 "a client that believes in a hold has it: %s.%s believes in "
+                 "'%s' with token %" PRIu64 ", which entry %" PRIu64
                  " had taken before its heartbeat left",
                  name_of(program), belief->tag, sim_lock_name(belief->lock),
                  belief->token, index);
@@ -405,8 +405,7 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
                    newest == 0 ? 0 : program->asked_applied);
     if (!sim_history_opened(history, session)) {
         sim_fail(sim, ORACLE_RESULTS,
-                 "an answer is about what is committed: %s was told of session "
-                 "%" PRIu64,
+                 "an answer reflects committed state: %s got session %" PRIu64,
                  name_of(program), session);
     }
     sim_history_beat(
@@ -414,18 +413,18 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
         sim_clock_when(&program->client->host.clock, sent.boottime_ns),
         lease->ttl_ns / SIM_MS, lease->linger_ns / SIM_MS);
     if (ended != 0 && ended <= newest) {
-        sim_fail(sim, ORACLE_DEATH,
-                 "dead stays dead: %s was told OK for a heartbeat of session "
-                 "%" PRIu64 ", which entry %" PRIu64
-                 " had ended before it was sent",
-                 name_of(program), session, ended);
+        sim_fail(
+            sim, ORACLE_DEATH,
+            "dead stays dead: %s got OK for a heartbeat of session %" PRIu64
+            ", which entry %" PRIu64 " had ended before it was sent",
+            name_of(program), session, ended);
     }
     /* No lease ends before a session without one does. */
     if (ended != 0 && !program->is_durable &&
         !sim_history_dropped(history, session) && sim_program_trusts(program)) {
         sim_fail(sim, ORACLE_LEASES,
-                 "the client ends first: %s was told OK and trusts session "
-                 "%" PRIu64 ", which entry %" PRIu64 " has ended",
+                 "the client ends first: %s got OK and trusts session %" PRIu64
+                 ", which entry %" PRIu64 " has ended",
                  name_of(program), session, ended);
     }
 }
@@ -445,8 +444,8 @@ void sim_told_lease(struct sim_program *program, const struct lease *before)
         lease_check(&was, sim_client_clock(program->client)) != LEASE_LOST &&
         sim_history_ended(history_of(program), program->session) == 0) {
         sim_fail(program->sim, ORACLE_REFUSALS,
-                 "a refusal is about what is committed: %s takes session "
-                 "%" PRIu64 " as lost, which lives",
+                 "a refusal reflects committed state: %s takes session %" PRIu64
+                 " as lost, which lives",
                  name_of(program), program->session);
     }
 }
@@ -460,7 +459,7 @@ void sim_told_rest(struct sim_program *program)
     const char *left = sim_history_left(history_of(program), session);
     if (left != NULL) {
         sim_fail(program->sim, ORACLE_HOLDS,
-                 "what is given back is not held: %s has given all back, and "
+                 "a released lock is not held: %s has released everything, and "
                  "session %" PRIu64 " has '%s'",
                  name_of(program), session, left);
     }

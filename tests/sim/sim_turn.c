@@ -269,7 +269,7 @@ static void end_cleanly(struct sim_node *node)
         error = sim_disk_stop(&node->disk);
     }
     if (error != 0 && !sim_node_is_excused(node)) {
-        sim_fail(sim, ORACLE_NODES, "a node that is asked to stop does: %s: %s",
+        sim_fail(sim, ORACLE_NODES, "a node stops on request: %s: %s",
                  node->host.name, hasp_strerror(error));
     }
     node->was_clean = error == 0;

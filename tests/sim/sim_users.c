@@ -279,8 +279,8 @@ void sim_users_told(struct sim *sim, const char *name,
     sim->stats.denials++;
     if (!sim_users_are_told(sim, who, text, asked, accepted)) {
         sim_fail(sim, ORACLE_SECRECY,
-                 "who is refused for want of a right lacks it: %s, who is "
-                 "'%s', was told '%.*s' between entries %" PRIu64 " and "
+                 "a refusal for lack of a right is true: %s, as '%s', got "
+                 "'%.*s' between entries %" PRIu64 " and "
                  "%" PRIu64,
                  name, who->user, (int)text.size, (const char *)text.data,
                  lacks_right(text) ? asked : accepted, sim_check_newest(sim));
@@ -297,10 +297,10 @@ void sim_users_read(struct sim *sim, const char *name,
                  reading == READS_LOCK ? EXTENT_NAME : EXTENT_PREFIX, from, to,
                  true)) {
         sim_fail(sim, ORACLE_SECRECY,
-                 "nobody is told what he may not read: %s, who is '%s', is "
-                 "told of '%.*s'%s between entries %" PRIu64 " and %" PRIu64,
+                 "a client sees only what it can read: %s, as '%s', is shown "
+                 "'%.*s'%s between entries %" PRIu64 " and %" PRIu64,
                  name, who->user, (int)what.size, (const char *)what.data,
-                 reading == READS_LOCK ? "" : " and all behind it", from, to);
+                 reading == READS_LOCK ? "" : " and all after it", from, to);
     }
 }
 
@@ -318,8 +318,8 @@ void sim_users_shown(struct sim *sim, const char *name,
         !is_some(sim_history_rights(sim_check_history(sim)), who->user,
                  VERB_SESSIONS, none, EXTENT_NAME, from, to, is_told)) {
         sim_fail(sim, ORACLE_SECRECY,
-                 "nobody is told what he may not read: %s, who is '%s', is "
-                 "told of a session of '%.*s' that its address is '%.*s'",
+                 "a client sees only what it can read: %s, as '%s', is shown "
+                 "for a session of '%.*s' the address '%.*s'",
                  name, who->user, (int)user.size, (const char *)user.data,
                  (int)address.size, (const char *)address.data);
     }
@@ -333,7 +333,7 @@ void sim_users_kept(struct sim *sim, const char *name,
         !was_heard(sim_history_rights(sim_check_history(sim)), who, from,
                    applied, sim_check_newest(sim))) {
         sim_fail(sim, ORACLE_RIGHTS,
-                 "who may do nothing is not heard: a heartbeat of %s, who is "
+                 "a client without rights is not heard: a heartbeat of %s, as "
                  "'%s', was answered OK after entry %" PRIu64,
                  name, who->user, from);
     }

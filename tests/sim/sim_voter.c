@@ -93,13 +93,12 @@ static void look_at_done(struct sim_channel *channel,
     struct sim *sim = channel->sim;
     if (!sim_check_was_voter(sim, vote->id, !vote->is_taken,
                              channel->sent_newest)) {
-        sim_fail(
-            sim, ORACLE_VOTES,
-            "what is answered of members is committed: the vote of n%" PRIu64
-            " was %s, it is said, and at no moment since entry %" PRIu64
-            " it was",
-            vote->id, vote->is_taken ? "taken" : "given back",
-            channel->sent_newest);
+        sim_fail(sim, ORACLE_VOTES,
+                 "answers about members are committed: the vote of n%" PRIu64
+                 " was %s, it is said, and at no moment since entry %" PRIu64
+                 " it was",
+                 vote->id, vote->is_taken ? "taken" : "given back",
+                 channel->sent_newest);
     }
     if (vote->is_taken && vote->led) {
         sim_cover_leader_goes(sim);

@@ -118,31 +118,32 @@ static void take_event(struct sim_watcher *watcher, uint64_t number)
     uint64_t next = first_fitting(watcher, watcher->high);
     if (watcher->is_of_other_life) {
         sim_fail(sim_of(watcher), ORACLE_EVENTS,
-                 "whoever comes from another life is told of a gap: %s is told "
-                 "%s of '%.*s' by entry %" PRIu64,
+                 "a watcher from another life gets a gap: %s gets %s of '%.*s' "
+                 "by entry %" PRIu64,
                  name_of(watcher), event->kind, (int)event->lock.size,
                  event->lock.data, event->index);
     } else if (!watcher->is_watching || !fits(watcher, event)) {
         sim_fail(sim_of(watcher), ORACLE_EVENTS,
-                 "nobody is told what he does not watch: %s is told of '%.*s' "
-                 "by entry %" PRIu64,
+                 "a watcher gets only what it watches: %s gets '%.*s' by entry "
+                 "%" PRIu64,
                  name_of(watcher), (int)event->lock.size, event->lock.data,
                  event->index);
     } else if (number < watcher->low) {
-        sim_fail(sim_of(watcher), ORACLE_EVENTS,
-                 "no event is told twice: %s is told %s of '%.*s' by entry "
-                 "%" PRIu64 " again",
-                 name_of(watcher), event->kind, (int)event->lock.size,
-                 event->lock.data, event->index);
-    } else if (number > next) {
-        const struct log_event *left_out = sim_events_at(events, next);
         sim_fail(
             sim_of(watcher), ORACLE_EVENTS,
-            "no event is left out: %s is told %s of '%.*s' by entry "
-            "%" PRIu64 " and not %s of '%.*s' by entry %" PRIu64 " before it",
+            "no event is sent twice: %s gets %s of '%.*s' by entry %" PRIu64
+            " again",
             name_of(watcher), event->kind, (int)event->lock.size,
-            event->lock.data, event->index, left_out->kind,
-            (int)left_out->lock.size, left_out->lock.data, left_out->index);
+            event->lock.data, event->index);
+    } else if (number > next) {
+        const struct log_event *left_out = sim_events_at(events, next);
+        sim_fail(sim_of(watcher), ORACLE_EVENTS,
+                 "no event is left out: %s gets %s of '%.*s' by entry %" PRIu64
+                 " and not %s of '%.*s' by entry %" PRIu64 " before it",
+                 name_of(watcher), event->kind, (int)event->lock.size,
+                 event->lock.data, event->index, left_out->kind,
+                 (int)left_out->lock.size, left_out->lock.data,
+                 left_out->index);
     }
     sim_of(watcher)->stats.events++;
     sim_users_read(sim_of(watcher), name_of(watcher),
@@ -178,12 +179,12 @@ static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
         (is_same_process(watcher) && known_from < from && !is_much &&
          has_life && !has_installed && !watcher->is_of_other_life)) {
         sim_fail(sim, ORACLE_EVENTS,
-                 "a gap is said if it is one: %s is told of one behind place "
-                 "%" PRIu64 ", and the node knows all behind %" PRIu64,
+                 "a reported gap is one: %s gets one after place %" PRIu64
+                 ", and the node knows everything after %" PRIu64,
                  name_of(watcher), from, known_from);
     } else if (place > applied_at_most(watcher)) {
         sim_fail(sim, ORACLE_EVENTS,
-                 "a gap ends where the node is: %s is told %" PRIu64,
+                 "a gap ends where the node is: %s gets %" PRIu64,
                  name_of(watcher), log_index);
     }
     watcher->is_of_other_life = false;
@@ -210,8 +211,7 @@ static void fail_other(struct sim_watcher *watcher, struct bytes what,
                        struct bytes id)
 {
     sim_fail(sim_of(watcher), ORACLE_EVENTS,
-             "an event is told as the log has it: %s is told '%.*s' with id "
-             "'%.*s'",
+             "an event is that of the log: %s gets '%.*s' with id '%.*s'",
              name_of(watcher), (int)what.size, (const char *)what.data,
              (int)id.size, (const char *)id.data);
 }
@@ -415,7 +415,7 @@ static void take_history(struct sim_watcher *watcher)
          known_from >
              sim_events_known_from(events_of(watcher), node_number(watcher)) +
                  1)) {
-        fail_history(watcher, "what is missing is told wrongly", known_from);
+        fail_history(watcher, "the reported gap is wrong", known_from);
     }
     sim_of(watcher)->stats.reads++;
     check_history(watcher, at, count, known_from);
@@ -601,11 +601,11 @@ static void take(struct sim_watcher *watcher)
         return;
     }
     if (value->type == RESP_ERROR) {
-        sim_fail(sim_of(watcher), ORACLE_REFUSALS,
-                 "errors are those of the contract: %s, which watches, was "
-                 "told '%.*s'",
-                 name_of(watcher), (int)value->bytes.size,
-                 (const char *)value->bytes.data);
+        sim_fail(
+            sim_of(watcher), ORACLE_REFUSALS,
+            "errors are those of the contract: %s, which watches, got '%.*s'",
+            name_of(watcher), (int)value->bytes.size,
+            (const char *)value->bytes.data);
         return;
     }
     switch (watcher->asked) {
