@@ -5,7 +5,7 @@
  *     embedded ID DIRECTORY [PEER-ADDRESS CLIENT-ADDRESS] ...
  *
  * The first pair of addresses is that of the member with id 1, and so on, the
- * same on all members. None: a cluster of one, on port 7420. */
+ * same on all members. Without addresses: a cluster of one, on port 7420. */
 
 #include <hasp/node.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ static void handle(int number, void (*handler)(int number))
     sigaction(number, &action, NULL);
 }
 
-/* Says when it serves: "leader, term 1", or "follower of 2, term 1". */
+/* Prints when it serves: "leader, term 1", or "follower of 2, term 1". */
 static void on_status(void *data, const char *status)
 {
     (void)data;
@@ -59,7 +59,8 @@ int main(int argc, char **argv)
             options.listen_client = one->client_address;
         }
     }
-    handle(SIGPIPE, SIG_IGN); /* The death of a peer is not ours. */
+    /* A write to a closed connection must not end us. */
+    handle(SIGPIPE, SIG_IGN);
     int status = hasp_node_open(&options, &node, why);
     if (status != HASP_NODE_OK) {
         fprintf(stderr, "embedded: %s\n", why);
@@ -67,7 +68,7 @@ int main(int argc, char **argv)
     }
     handle(SIGINT, on_signal);
     handle(SIGTERM, on_signal);
-    /* A program with work of its own gives this a thread, and takes its locks
+    /* A program with other work runs this in a thread, and acquires its locks
      * with <hasp/hasp.h> at hasp_node_client_address(). */
     status = hasp_node_run(node);
     handle(SIGINT, SIG_IGN);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* What one step takes at most. The lock must last for it. */
+/* The longest time of a step, for which the lock must last. */
 #define STEP_NS UINT64_C(200000000)
 
 static void work(void)
@@ -29,12 +29,12 @@ int main(int argc, char **argv)
     struct hasp_hold *hold;
     int done = 0;
 
-    /* NULL: the nodes are in $HASP_ENDPOINTS, the rest is as usual. */
+    /* NULL: the nodes of $HASP_ENDPOINTS, defaults for the rest. */
     if (hasp_open(NULL, &session) != 0) {
         fprintf(stderr, "no session: %s\n", hasp_why());
         return 1;
     }
-    /* NULL: exclusive, waiting for ever, first come first served. */
+    /* NULL: exclusive, waiting forever, first come first served. */
     if (hasp_acquire(session, name, NULL, &hold) != 0) {
         fprintf(stderr, "no lock: %s\n", hasp_why());
         hasp_close(session);
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     }
     printf("held '%s', token %" PRIu64 "\n", name, hasp_token(hold));
 
-    /* Before each step, not once: the network may go in between. */
+    /* Before each step, not once: the network can fail in between. */
     while (done < steps && hasp_guard(hold, STEP_NS) == 0) {
         work();
         done++;

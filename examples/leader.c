@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One of many is in charge: whoever has the lock leads, the others wait. It
+/* One of many leads: the holder of the lock leads, the others wait. The leader
  * steps down when it is asked to, when it loses the lease, and on SIGTERM.
  *
- *     leader [SECONDS]         leads for at most so long, then lets others
+ *     leader [SECONDS]         leads for at most this long, then lets others
  *
  *     hasp please examples/leader "your turn is over" */
 
@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* What one step of a leader's work takes at most. */
+/* The longest time of a step of the leader's work. */
 #define STEP_MS 50
 #define STEP_NS (STEP_MS * UINT64_C(1000000))
 
 static struct hasp_session *session;
 static volatile sig_atomic_t is_stopping;
 
-/* hasp_interrupt() ends the wait for the lock, if that is where we are. */
+/* hasp_interrupt() ends the wait for the lock, if there is one. */
 static void on_term(int number)
 {
     (void)number;
@@ -39,7 +39,7 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* False: it is over. */
+/* False: the leadership is over. */
 static bool heed(const struct hasp_event *event)
 {
     switch (event->kind) {
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
 
     hasp_options_init(&options);
     options.ttl_ms = 5000;
-    options.linger_ms = 1000; /* If we crash the next one leads soon. */
+    options.linger_ms = 1000; /* If we crash, the next one leads soon. */
     if (hasp_open(&options, &session) != 0) {
         fprintf(stderr, "no session: %s\n", hasp_why());
         return 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* In a libuv loop: nothing here ever blocks. It takes a lock, asks itself to
- * give it back (as somebody else would), and does so when the event comes.
+/* In a libuv loop: nothing here ever blocks. It acquires a lock, asks itself to
+ * release it (as another client would), and does so when the event arrives.
  *
  *     loop */
 
@@ -15,7 +15,7 @@ static struct hasp_hold *hold;
 static uv_timer_t timer;
 static int ticks, result = 1;
 
-/* The loop turns while calls are under way. */
+/* The loop runs while calls are pending. */
 static void on_tick(uv_timer_t *handle)
 {
     (void)handle;
@@ -54,7 +54,7 @@ static void on_event(void *data, const struct hasp_event *event)
     if (event->kind == HASP_EVENT_PLEASE && hold != NULL) {
         struct hasp_hold *ours = hold;
         printf("asked for '%s': %s\n", event->name, event->text);
-        hold = NULL; /* Nobody may believe in it any more. */
+        hold = NULL; /* From here on no code may rely on the lock. */
         if (hasp_uv_release(uv, ours, on_released, NULL) != 0) {
             give_up("cannot release", hasp_why());
         }
@@ -63,7 +63,7 @@ static void on_event(void *data, const struct hasp_event *event)
     }
 }
 
-/* Another one waits, and says please: from a thread, since it may wait. */
+/* Another client asks for the lock; in a thread, since it may block. */
 static void say_please(uv_work_t *work)
 {
     uint64_t told;

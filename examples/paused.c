@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The paused client, after Martin Kleppmann, "How to do distributed locking"
- * (2016): why the lock alone does not protect a storage, and what does.
+ * (2016): why the lock alone does not protect storage, and what does.
  *
  *     paused nocheck       loses an update, exits 1
  *     paused check         loses none, exits 0
  *
  * Two clients each add 1 to a number in a file, under a lock. The first one
  * reads, makes sure that it holds the lock, and is stopped: a long garbage
- * collection, a suspended machine. Its lease runs out, the second one gets the
- * lock, reads, adds, writes. Then the first one goes on, knowing nothing, and
- * writes what it had in mind.
+ * collection, a suspended machine. Its lease expires; the second one gets
+ * the lock, reads, adds, writes. Then the first one continues, unaware of that,
+ * and writes its old result.
  *
  * With 'check' the storage compares tokens (hasp_fence_enter()): the first
- * client's is older than the one it has seen, so it is refused and begins
- * again.
+ * client's is older than the newest one, so it is refused and starts again.
  */
 
 #include <fcntl.h>
@@ -56,7 +55,7 @@ static void write_value(int value)
     }
 }
 
-/* 0, or HASP_ESTALE: whoever shows this token has lost the lock. */
+/* 0, or HASP_ESTALE: the holder of this token has lost the lock. */
 static int storage_write(uint64_t token, int value)
 {
     struct hasp_fence *fence;
@@ -79,7 +78,7 @@ static int storage_write(uint64_t token, int value)
 
 /* --- The clients ---------------------------------------------------------- */
 
-/* Adds 1 under the lock; stops itself before it writes if told so. */
+/* Adds 1 under the lock; with 'is_paused' stops itself before the write. */
 static int add_one(const char *who, bool is_paused)
 {
     struct hasp_options options;
@@ -103,7 +102,7 @@ static int add_one(const char *who, bool is_paused)
     status = hasp_guard(hold, 1000000);
     if (status == 0) {
         if (is_paused) {
-            raise(SIGSTOP); /* The check is made, the write is not. */
+            raise(SIGSTOP); /* After the check, before the write. */
         }
         status = storage_write(token, value + 1);
         printf("%s: write %d with token %" PRIu64 ": %s\n", who, value + 1,
@@ -145,7 +144,8 @@ int main(int argc, char **argv)
     if (waitpid(first, &status, WUNTRACED) != first || !WIFSTOPPED(status)) {
         return 2;
     }
-    int second = add_one("second", false); /* Waits until the lease is over. */
+    int second = add_one("second",
+                         false); /* Waits until the lease has expired. */
     kill(first, SIGCONT);
     if (waitpid(first, &status, 0) != first || status != 0 || second != 0) {
         return 2;

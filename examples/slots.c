@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* At most two of many workers use a thing at the same time, across threads,
- * processes and machines; and a worker that hangs does not keep its place.
+/* At most two of many workers use a resource at the same time, across threads,
+ * processes and machines; and a worker that hangs loses its slot.
  *
  *     slots [WORKERS] */
 
@@ -44,7 +44,7 @@ static void *work(void *data)
         return NULL;
     }
     use_it();
-    /* Here, where the work is done: a timer would report for a dead man. */
+    /* Here, where work is done: a timer would report even if the work hangs. */
     (void)hasp_alive(session);
     (void)hasp_release(hold);
     return NULL;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     pthread_t thread[WORKERS_MAX];
     struct hasp_options options;
     hasp_options_init(&options);
-    options.alive_ms = 10000; /* Nothing done for so long: we are stuck. */
+    options.alive_ms = 10000; /* No progress for this long: we are stuck. */
     if (workers < 1 || workers > WORKERS_MAX ||
         hasp_open(&options, &session) != 0) {
         fprintf(stderr, "cannot start: %s\n", hasp_why());
