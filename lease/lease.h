@@ -69,11 +69,11 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now);
  * UINT64_MAX on a lost lease, 0 before the first answer. */
 uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now);
 
-/* What each answer promises until the next one: the shorter of TTL and linger;
- * 0 before the first answer, UINT64_MAX without end. */
+/* The time for which an answer is a promise: the shorter of TTL and linger; 0
+ * before the first answer, UINT64_MAX without end (rule 8). */
 uint64_t lease_promised_ns(const struct lease *lease);
-/* The time between two heartbeats: a fifth of that; without end LEASE_LOOK_NS,
- * since it may be told that an operator has taken something. */
+/* The time between two heartbeats: a fifth of that; LEASE_LOOK_NS without end,
+ * since an answer can report that an operator has taken a hold. */
 #define LEASE_LOOK_NS UINT64_C(5000000000)
 uint64_t lease_period_ns(const struct lease *lease);
 

@@ -5,10 +5,10 @@
  * holder may object to a break, a blacklisting FOR a time, and the quarantine
  * after a restore. Used through lease/timers.h.
  *
- * When a span is over, the command that says so is proposed once. It names the
+ * When a span is over, the command that ends it is proposed once. It names the
  * index or the token of what it ends, so that it cannot end a later wait or
- * hold of the same lock. A span is removed when the state machine says that
- * what it measures has ended, for whatever reason.
+ * hold of the same lock. A span is removed when the state machine reports the
+ * end of the thing it measures, for whatever reason.
  *
  * The leader that applied the beginning of a span counts its whole length. A
  * leader that inherits the span subtracts what the log's clock has counted
@@ -32,7 +32,7 @@ struct span;
 struct spans {
     struct heap due;
     struct span *by_key;
-    struct pool pool; /* Of them. */
+    struct pool pool; /* Allocates them. */
     struct buffer key;
     struct buffer command;
 };
@@ -40,8 +40,8 @@ struct spans {
 /* Zeroed memory has no spans. */
 void spans_done(struct spans *spans);
 void spans_clear(struct spans *spans);
-/* These start, under a new leader, the spans of one lock, and those that belong
- * to none. */
+/* Under a new leader: start the spans of one lock, and those that belong to no
+ * lock. */
 void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
                         const struct lock *lock, uint64_t now_ns);
 void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
@@ -52,12 +52,12 @@ bool spans_are_none(const struct spans *spans);
 uint64_t spans_next(const struct spans *spans);
 uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
                           uint64_t now_ns);
-/* Until a hold is taken, unless its holder objects. */
+/* Nanoseconds until a hold is taken away, unless its holder objects. */
 uint64_t spans_break_left(struct spans *spans, struct bytes lock,
                           uint64_t session, struct bytes owner,
                           uint64_t now_ns);
 /* The time left of a hold that a client may rely on. 'clock_ms' is the log's
- * clock, plus what a TIME that is under way may add to it. */
+ * clock plus the most that a TIME under way can add to it. */
 uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
                          uint64_t session, struct bytes owner,
                          uint64_t clock_ms, uint64_t now_ns);

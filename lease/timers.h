@@ -3,26 +3,26 @@
 /* The leader's deadlines: sessions, waits, delays, max holds, blacklist ends.
  *
  * This is volatile state of a leader (ARCHITECTURE.md: the rules of time, above
- * all 2, 4, 5, 8 to 10 and 13 to 16). It exists from the moment at which the
- * leader's own BEGIN is applied until it steps down, and is pure: 'now_ns'
- * comes in, commands to propose come out:
+ * all 2, 4, 5, 8 to 10 and 13 to 16). It exists from the time when the leader's
+ * own BEGIN is applied until it steps down. It is pure: 'now_ns' comes in,
+ * commands to propose come out.
  *
  *   1. timers_begin(), timers_inherit(): every session's deadline is now + T,
- *      less the quiet time that the log tells of.
+ *      less the quiet time recorded in the log.
  *   2. timers_heard(R): deadline = max(deadline, R + T), for a heartbeat that
  *      is not refused. A doomed session's heartbeat moves nothing.
  *   3. timers_detached(D): with linger, deadline = min(deadline, D + linger),
  *      D being the leader's own clock, never before the last heartbeat.
  *   4. TIME marks the sessions that have been quiet for T/4 and have no mark,
- * or only a BEGIN's, and at once those that linger. From the PROPOSAL of a mark
- * until a HEARD behind it in the log has been applied, the session's heartbeats
- * wait for that HEARD: timers_needs_heard(). A TIME is also due without marks
- * as long as any mark or span stands, because it moves the log's clock. At most
- * one is under way.
+ *      or only a BEGIN's, and at once those that linger. From the PROPOSAL of a
+ *      mark until a HEARD after it in the log has been applied, the session's
+ *      heartbeats wait for that HEARD: timers_needs_heard(). A TIME is also due
+ *      without new marks while any mark or span exists, because it moves the
+ *      log's clock. At most one is under way.
  *   5. A session is doomed from the moment at which its EXPIRE was submitted,
  *      that is, when 'propose' returned true.
- *   6. WAIT, DELAY, HOLD, AFTER, FOR and the quarantine are inherited, less
- * what the log's clock has counted of them (lease/spans.h).
+ *   6. WAIT, DELAY, HOLD, AFTER, FOR and the quarantine are inherited, less the
+ *      part that the log's clock has counted (lease/spans.h).
  *
  * Deadlines do not move when the loop stalls. The time that timers_due() is
  * given is a moment by which all input had been read, and after which
@@ -53,28 +53,28 @@ void timers_loaded(struct timers *timers, const struct lockfsm *fsm,
 uint64_t timers_base(const struct timers *timers);
 uint32_t timers_elapsed_ms(const struct timers *timers, uint64_t now_ns);
 
-/* A new leader: all deadlines start from the state as it is now, in slices,
- * since they may be very many. Until timers_inherit() says that it is done,
- * no entry may be applied, and nothing else be called but timers_end(). */
+/* A new leader: all deadlines start from the present state, in slices, because
+ * there can be very many. Until timers_inherit() returns true, do not apply an
+ * entry, and call nothing else but timers_end(). */
 void timers_begin(struct timers *timers, const struct lockfsm *fsm,
                   uint64_t now_ns);
-/* Starts those of so many more sessions and locks, as of timers_begin(); true:
- * that was all. */
+/* Starts the deadlines of at most 'max' more sessions and locks, counted from
+ * timers_begin(). True: all have been started. */
 bool timers_inherit(struct timers *timers, const struct lockfsm *fsm,
                     uint32_t max);
 /* Stepped down: drops everything. */
 void timers_end(struct timers *timers);
 bool timers_are_on(const struct timers *timers);
 
-/* Takes note of an effect of an applied entry. It is called for each effect
- * once and in order, on every node, before the next entry is applied, and for
- * our own proposals as well. What it reads of them: SESSION_CHANGED reason
- * ("renewed": heard from now, its mark has gone); QUEUED session, owner,
- * wait_index, time_ms (0: for ever); WAIT_ENDED wait_index; GRANTED session,
- * owner, lock, token, wait_index (0: not from the queue), hold_ms; RELEASED and
- * HOLD_EXPIRED (the hold has gone) and OBJECTED lock, session, owner; BREAKING
- * these and time_ms, log_index; DELAYED lock, time_ms,
- * log_index; DELAY_OVER lock; BLACKLISTED time_ms, log_index. */
+/* Handles an effect of an applied entry. It is called once for each effect, in
+ * order, on every node, before the next entry is applied, and for our own
+ * proposals as well. It reads: SESSION_CHANGED reason ("renewed": heard from
+ * now, its mark has gone); QUEUED session, owner, wait_index, time_ms (0: for
+ * ever); WAIT_ENDED wait_index; GRANTED session, owner, lock, token, wait_index
+ * (0: not from the queue), hold_ms; RELEASED and HOLD_EXPIRED (the hold has
+ * gone) and OBJECTED lock, session, owner; BREAKING these and time_ms,
+ * log_index; DELAYED lock, time_ms, log_index; DELAY_OVER lock; BLACKLISTED
+ * time_ms, log_index. */
 void timers_follow(struct timers *timers, const struct lockfsm *fsm,
                    const struct effect *effect, uint64_t now_ns);
 
@@ -94,14 +94,14 @@ bool timers_is_doomed(const struct timers *timers, uint64_t session);
  * 'now_ns'. */
 void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns);
 
-/* When something becomes due next. This may be a little early: then
- * timers_due() finds nothing, and the next answer is later. UINT64_MAX: nothing
- * will. */
+/* The next time at which something is due. It can be a little early: then
+ * timers_due() finds nothing, and the next result is later. UINT64_MAX: nothing
+ * will be due. */
 uint64_t timers_next(const struct timers *timers);
 
-/* Nanoseconds left of a lease, a delay or a max hold; 0: over, or unknown. Of a
- * hold this is what its client may be told: less than a new leader would leave
- * it. */
+/* Nanoseconds left of a lease, a delay or a max hold; 0: over, or unknown. For
+ * a hold this is the time to report to its client: less than a new leader would
+ * leave it (rule 16). */
 uint64_t timers_lease_left(const struct timers *timers, uint64_t session,
                            uint64_t now_ns);
 uint64_t timers_delay_left(struct timers *timers, struct bytes lock,
@@ -118,15 +118,15 @@ uint64_t timers_break_left(struct timers *timers, const struct hold *hold,
 uint64_t timers_quarantine_left(struct timers *timers,
                                 const struct lockfsm *fsm, uint64_t now_ns);
 
-/* Takes a command to propose; true if it was submitted. */
+/* Receives a command to propose; true if it was submitted. */
 typedef bool timers_propose_fn(void *data, struct bytes command);
 /* Encodes the commands that are due at 'now_ns' and gives each to 'propose'.
  * When one is refused, the rest is left for the next call. An EXPIRE has at
  * most 'session_max' sessions, and there are at most 'command_max' commands.
  * What was proposed is not proposed again until it has been applied or
- * timers_begin() is called. 'now_ns' may lie in the past: at the moment at
- * which a question was asked that has been confirmed since; what became due
- * later waits. 'clock_ns' is always the present, up to which a TIME counts. */
+ * timers_begin() is called. 'now_ns' can be in the past: the time of a question
+ * that has been confirmed since (rule 5); deadlines after it wait. 'clock_ns'
+ * is always the present, which ends the time that a TIME counts. */
 void timers_due(struct timers *timers, uint64_t now_ns, uint64_t clock_ns,
                 uint32_t session_max, uint32_t command_max,
                 timers_propose_fn *propose, void *data);

@@ -6,23 +6,23 @@
  * Practice", 2014; libraft 0.22.1) and adds what the core leaves to its driver:
  * the payloads of the log, the encoding of messages, the confirmation of
  * leadership, and the checks of every precondition that the core (built without
- * assertions) takes for granted. An event and 'now' go in, a replica_update
- * comes out: what the caller must now do.
+ * assertions) takes for granted. An event and 'now' go in; a replica_update
+ * comes out, which says what the caller must do.
  *
  * The caller carries out each update before the next event, in this order:
  *
- *     1. save_vote: begin to make the term and the vote durable, and report it
- *        with replica_vote_saved(). No write of the log that is asked for now
- *        or later may begin before that, so that the log never has a term that
- *        the file of the vote does not have;
- *     2. truncate, append: hand over to the log. Durability may come later; it
- *        is reported with replica_persisted(), in the order of the calls;
- *     3. messages: send them. They may leave while the log is being written:
- *        the leader does not wait for its own disk, and the core holds a
- *        follower's answers back until replica_persisted(). Messages that
- *        depend on a vote which is not yet durable come later, with the update
- *        of replica_vote_saved();
- *     4. role, committed, confirmed: look, then act.
+ *     1. save_vote: start saving the term and the vote, and report the end with
+ *        replica_vote_saved(). No log write requested now or later may begin
+ *        before that, so that the log never has a term that the vote file
+ *        lacks;
+ *     2. truncate, append: pass them to the log. They can become durable later;
+ *        report it with replica_persisted(), in the order of the calls;
+ *     3. messages: send them. They may be sent while the log is being written:
+ *        the leader does not wait for its own disk, and the core holds back a
+ *        follower's answers until replica_persisted(). Messages that depend on
+ *        a vote that is not yet durable come with the update of
+ *        replica_vote_saved();
+ *     4. role, committed, confirmed: check the flags, then act.
  *
  * If a call returns an error, its update asks for nothing.
  *
@@ -39,8 +39,8 @@
  * asked. A request that arrived before the question was asked may rely on it.
  * The order of the calls decides what came before, never a clock.
  *
- * This module knows nothing of sessions, locks, requests, disks, networks, or
- * of who may connect.
+ * This module does not know about sessions, locks, requests, disks, networks or
+ * access control.
  *
  * Memory: 'entries' and 'messages' of an update belong to the replica and live
  * until the next event. Bytes given to an event are copied.
@@ -59,10 +59,10 @@
 
 struct replica;
 
-/* As in libraft; the numbers stand in the log. */
+/* Same values as in libraft; they are stored in the log. */
 enum replica_entry_type {
     ENTRY_COMMAND = 1, /* For the state machine. */
-    ENTRY_BARRIER = 2, /* The core's own; nothing to apply. */
+    ENTRY_BARRIER = 2, /* Made by the core; nothing to apply. */
     ENTRY_CHANGE = 3   /* A configuration; see replica_members_decode(). */
 };
 
@@ -80,7 +80,7 @@ struct replica_entry {
 enum member_role {
     MEMBER_STANDBY = 0, /* Replicates, does not vote (a learner). */
     MEMBER_VOTER = 1,
-    MEMBER_SPARE = 2 /* Known, gets nothing. */
+    MEMBER_SPARE = 2 /* In the configuration, but receives no entries. */
 };
 
 #define MEMBER_COUNT_MAX 15
@@ -104,7 +104,7 @@ struct replica_members {
     uint32_t count;
 };
 
-/* Each of them, as a pointer to what must not change. */
+/* Visits each member through a pointer to const. */
 #define MEMBER_EACH(one, members)                              \
     for (const struct replica_member *one = (members)->member; \
          one < (members)->member + (members)->count; one++)
@@ -113,7 +113,7 @@ struct replica_members {
 const struct replica_member *
 replica_members_find(const struct replica_members *members, uint64_t id);
 
-/* True if member 'id' is there with this data directory. */
+/* True if 'members' has member 'id' with this data directory. */
 bool replica_members_name(const struct replica_members *members, uint64_t id,
                           uint64_t incarnation);
 
@@ -129,12 +129,13 @@ const char *replica_role_name(enum replica_role role); /* "leader" ... */
 
 struct replica_options {
     uint64_t id;
-    uint64_t incarnation; /* Of the own data directory. */
+    uint64_t incarnation; /* This node's data directory. */
     uint64_t seed;        /* Different for each node; randomizes elections. */
     uint32_t election_ms; /* Election timeout, randomized to 1..2 times. */
     uint32_t heartbeat_ms;
-    uint32_t snapshot_timeout_ms; /* Retry of an installation; 0: 10 s. */
-    uint32_t in_flight_max; /* Entries on the way to a follower; 0: 16384. */
+    uint32_t
+        snapshot_timeout_ms; /* Until an installation is retried; 0: 10 s. */
+    uint32_t in_flight_max;  /* Entries in flight to a follower; 0: 16384. */
     bool without_pre_vote;
 };
 
@@ -143,22 +144,22 @@ struct replica_message {
     struct bytes bytes; /* One encoded message, at most a few MiB. */
 };
 
-/* What the caller must do; fields that are 0 or NULL ask for nothing. */
+/* The caller's work after an event; a field that is 0 or NULL requires none. */
 struct replica_update {
     bool save_vote;
     uint64_t term;
     uint64_t voted_for;
 
-    uint64_t truncate_from; /* Discard the log from here on, then append. With
-                               replica_begin() it may stand alone. */
+    uint64_t truncate_from; /* Discard the log from here on, then append.
+                               replica_begin() can set it without entries. */
     const struct replica_entry *entries;
     uint32_t entry_count;
 
     const struct replica_message *messages;
     uint32_t message_count;
     uint64_t snapshot_to; /* Send the newest snapshot to this member. Repeated
-                             until the member has it; a transfer that is under
-                             way continues. */
+                             until the member has it; let a transfer in progress
+                             continue. */
 
     bool role_changed;    /* Role, term or known leader. */
     bool committed;       /* replica_appliable() has grown. */
@@ -171,7 +172,7 @@ struct replica_update {
 struct replica *replica_new(const struct replica_options *options);
 void replica_free(struct replica *replica);
 
-/* What disk holds at start. */
+/* State found on disk at the start. */
 struct replica_start {
     uint64_t term;
     uint64_t voted_for;
@@ -182,7 +183,7 @@ struct replica_start {
     const struct replica_entry *entries; /* Consecutive; the first is at most
                                             snapshot_index + 1. */
     uint32_t entry_count;
-    uint64_t applied_index; /* Of the table: at least snapshot_index. */
+    uint64_t applied_index; /* The table's; at least snapshot_index. */
 };
 
 /* Starts from what is on disk. The members of a new cluster all start with the
@@ -201,38 +202,38 @@ MUST_CHECK int replica_begin(struct replica *replica,
 
 /* --- Events --------------------------------------------------------------- */
 
-/* No election raises the term by more than this. A few terms that did, if they
- * were adopted, would exhaust the numbers. */
+/* No election raises the term by more than this. Otherwise a few adopted terms
+ * could exhaust the numbers. */
 #define REPLICA_TERM_STEP_MAX (UINT64_C(1) << 32)
 
 /* A message from node 'from' with the data directory 'incarnation'. A vote, an
  * acknowledgement or a confirmation counts only if the newest configuration in
- * this log, be it committed or not, names that node with that directory; from
- * others it is dropped. Requests are answered whoever asks: what an answer
- * counts is the asker's to decide (thesis, 4.1 and 4.2.2). HASP_EPROTO: the
- * message cannot be decoded, or no correct member sends it; HASP_ETOOBIG: its
- * term is more than REPLICA_TERM_STEP_MAX above ours. Then nothing has changed,
+ * this log, committed or not, names that node with that directory; otherwise it
+ * is dropped. Requests are answered for every sender: the requester decides
+ * whether an answer counts (thesis, 4.1 and 4.2.2). HASP_EPROTO: the message
+ * cannot be decoded, or no correct member sends it; HASP_ETOOBIG: its term is
+ * more than REPLICA_TERM_STEP_MAX above ours. On an error nothing has changed,
  * and the caller closes the connection. */
 MUST_CHECK int replica_receive(struct replica *replica, uint64_t from,
                                uint64_t incarnation, struct bytes message,
                                uint64_t now_ms, struct replica_update *update);
 
 /* The log is durable up to the entry (term, log_index); the write took
- * 'flush_ms'. Completions of entries that were replaced meanwhile are
- * recognised by their term and dropped. */
+ * 'flush_ms'. A completion for entries that were replaced in the meantime is
+ * recognised by its term and ignored. */
 void replica_persisted(struct replica *replica, uint64_t term,
                        uint64_t log_index, uint64_t flush_ms, uint64_t now_ms,
                        struct replica_update *update);
 
 /* Term and vote are durable; writing them took 'flush_ms'. If several saves
- * were asked for in a row, only the newest one must be carried out. */
+ * were requested in a row, only the newest must be carried out. */
 void replica_vote_saved(struct replica *replica, uint64_t term,
                         uint64_t voted_for, uint64_t flush_ms, uint64_t now_ms,
                         struct replica_update *update);
 /* True if no save is under way. */
 bool replica_vote_is_saved(const struct replica *replica);
 
-/* Time has passed; to be called at or after replica_deadline(). */
+/* Time has passed. Call it at or after replica_deadline(). */
 void replica_tick(struct replica *replica, uint64_t now_ms,
                   struct replica_update *update);
 uint64_t replica_deadline(const struct replica *replica);
@@ -259,26 +260,26 @@ uint64_t replica_next_question(const struct replica *replica);
  * there is none or this replica is not the leader. */
 uint64_t replica_confirmed(const struct replica *replica);
 
-/* The other end has closed the connection to 'id': its process has died. If it
- * was this follower's leader, Raft's clock moves, and the voters take turns to
- * stand (election_timing.h). 'id' 0 says that no leader has been heard since
- * the start. */
+/* The peer 'id' has closed the connection: its process has died. If it was this
+ * follower's leader, Raft's clock moves forward, and the voters take turns as
+ * candidates (election_timing.h). 'id' 0: no leader has been heard since the
+ * start. */
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms);
 
 /* --- Snapshots ------------------------------------------------------------ */
 
-/* A snapshot at 'log_index', which has been applied, is on disk. A run of
- * entries before it is kept for followers that lag. Returns the index up to
- * which the log on disk may be trimmed, or 0 if the snapshot came too late to
- * be used. */
+/* A snapshot at 'log_index', which has been applied, is on disk. Some entries
+ * before it are kept for followers that lag. Returns the index up to which the
+ * log on disk may be trimmed, or 0 if the snapshot is too old to be used. */
 uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,
                                 uint64_t now_ms, struct replica_update *update);
 
 /* A follower has received a whole snapshot from 'from' and verified it; it is
  * durable. True: the caller now empties the log, loads the table from the
- * snapshot and then calls replica_installed(); it must not report completions
- * of earlier writes any more. False: the snapshot is useless (its term is
- * stale, or it is older than what is here), and the caller deletes it. */
+ * snapshot and then calls replica_installed(); it must no longer report
+ * completions of earlier writes. False: the snapshot is useless (its term is
+ * stale, or it is older than this replica's state), and the caller deletes it.
+ */
 MUST_CHECK bool replica_install(struct replica *replica, uint64_t from,
                                 uint64_t leader_term, uint64_t log_index,
                                 uint64_t term, struct bytes members,
@@ -295,8 +296,8 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
  * the one to be promoted has not caught up; HASP_EEXIST: the member (or its
  * address), or that role of it, is there already; HASP_ENOENT; HASP_EFULL;
  * HASP_EINVALID: a bad id, incarnation or address; HASP_EREFUSED: it would
- * leave fewer than two voters. The caller sees to it that its own entry of this
- * term has been applied first.
+ * leave fewer than two voters. Before the call the caller must have applied its
+ * own entry of this term.
  *
  * A new member is a standby. Its data directory never changes: another one is
  * another server, so the member is removed and added again. A removed or
@@ -312,9 +313,10 @@ MUST_CHECK int replica_set_role(struct replica *replica, uint64_t id,
 MUST_CHECK int replica_remove(struct replica *replica, uint64_t id,
                               uint64_t now_ms, uint64_t *ret_index,
                               struct replica_update *update);
-/* Starts handing leadership to 'id', or to the best voter if 0. Given up after
- * an election timeout. HASP_ENOTLEADER, HASP_EBUSY: one is under way;
- * HASP_ENOENT; HASP_EINVALID: 'id' is no other voter. */
+/* Starts handing leadership to 'id', or to the best voter if 0. The transfer is
+ * given up after an election timeout. HASP_ENOTLEADER; HASP_EBUSY: a transfer
+ * is under way; HASP_ENOENT; HASP_EINVALID: 'id' is this node or not a voter.
+ */
 MUST_CHECK int replica_transfer(struct replica *replica, uint64_t id,
                                 uint64_t now_ms, struct replica_update *update);
 
@@ -334,9 +336,9 @@ uint64_t replica_last_index(const struct replica *replica);
 /* The term of the last entry; 0: the log is empty. */
 uint64_t replica_last_term(const struct replica *replica);
 uint64_t replica_commit_index(const struct replica *replica);
-/* The newest commit index that is known. What a leader has told may lie far
- * beyond this replica's own log. 0: no leader has told one yet, and this
- * replica does not lead. */
+/* The newest known commit index. One received from a leader can be far beyond
+ * this replica's own log. 0: none has been received yet, and this replica is
+ * not the leader. */
 uint64_t replica_known_commit(const struct replica *replica);
 /* min(commit index, own durable index): entries up to here may be applied. */
 uint64_t replica_appliable(const struct replica *replica);
@@ -344,8 +346,9 @@ uint64_t replica_appliable(const struct replica *replica);
  * index and at most replica_last_index(). */
 struct replica_entry replica_entry(const struct replica *replica,
                                    uint64_t log_index);
-/* Tells that the caller has applied up to 'log_index', which never sinks.
- * (Committed configurations need no call: the core is told of them at once.) */
+/* The caller has applied all entries up to 'log_index', which never decreases.
+ * (Committed configurations need no call: they are passed to the core at once.)
+ */
 void replica_applied(struct replica *replica, uint64_t log_index);
 /* The newest configuration in the log. */
 void replica_members(const struct replica *replica,
@@ -353,15 +356,16 @@ void replica_members(const struct replica *replica,
 /* The same without a copy: borrowed, until the next event. */
 const struct replica_members *
 replica_configuration(const struct replica *replica);
-/* The one that holds again if the newest, which is not known to be committed,
- * is rolled back; empty if the newest is committed or the only one. */
+/* The configuration that becomes valid again if the newest, which is not known
+ * to be committed, is rolled back; empty if the newest is committed or the only
+ * one. */
 void replica_members_before(const struct replica *replica,
                             struct replica_members *ret_members);
 /* The newest configuration at or below 'log_index' (for its snapshot),
  * encoded. */
 void replica_members_at(const struct replica *replica, uint64_t log_index,
                         struct buffer *out, uint64_t *ret_index);
-/* Of a leader: what is known of member 'id'. */
+/* On a leader: the highest index known to be stored at member 'id'. */
 uint64_t replica_match(const struct replica *replica, uint64_t id);
 /* Bytes of payload in the log above the newest snapshot, for deciding when to
  * take the next one. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Inside a replica: its state, and the step that every event goes through.
+/* The internals of a replica: its state, and the step that handles every event.
  *
  *     step_begin()     the event's time; what the last one gave is gone
  *       step_core()    any number of times: one raft_step() and, at once, what
@@ -8,9 +8,9 @@
  *                      bytes, a committed configuration back into the core
  *     step_end()       all of it becomes one replica_update
  *
- * The core (struct raft) is read through its public fields where it has no
- * accessor. Fields are written in two places: 'voted_for' in receive.c (T14),
- * and what says how a candidate tries again in election_timing.c (T16). */
+ * The core (struct raft) is read through its public fields if it has no
+ * accessor. Its fields are written in two places: 'voted_for' in receive.c
+ * (T14), and the candidate's state in election_timing.c (T16). */
 
 #ifndef HASP_RAFT_REPLICA_STATE_H
 #define HASP_RAFT_REPLICA_STATE_H
@@ -27,12 +27,12 @@
 #include "raft/pending_writes.h"
 #include "raft/replica.h"
 
-/* The ownership rules of other versions differ; reading them comes first. */
+/* Other versions have other ownership rules: read them before allowing one. */
 #if RAFT_VERSION_NUMBER != 2201
 #error "raft/ is written for libraft 0.22.1: see raft/README.md"
 #endif
 
-/* An encoded message; its bytes stand in step_output.bytes. */
+/* An encoded message; its bytes are in step_output.bytes. */
 struct outgoing {
     uint64_t to; /* 0: it has been sent. */
     size_t offset;
@@ -40,7 +40,7 @@ struct outgoing {
     bool is_early;
 };
 
-/* What the steps of one event have given so far. The buffers are used again. */
+/* The output of one event's steps so far. The buffers are reused. */
 struct step_output {
     bool save_vote;
     bool members_changed;
@@ -58,8 +58,8 @@ struct step_output {
     uint32_t entries_capacity;
 };
 
-/* The AppendEntries that was encoded last in this step: followers that are at
- * the same place share its bytes. */
+/* The AppendEntries encoded last in this step. Followers at the same position
+ * share its bytes. */
 struct shared_append {
     uint64_t prev_index;
     uint64_t commit_index;
@@ -68,15 +68,16 @@ struct shared_append {
     uint32_t outgoing_count; /* 0: none. */
 };
 
-/* What a leader keeps of a member beside the core, by Raft's clock. */
+/* A leader's own record of a member, besides the core's. Times are of Raft's
+ * clock. */
 struct follower {
     uint64_t id;
-    uint64_t sent_ms;    /* An AppendEntries last really went to it (T5). */
-    uint64_t heard_ms;   /* It last answered something, in this term. */
-    uint64_t prev_index; /* Of the last AppendEntries of the core's. */
+    uint64_t sent_ms;    /* When an AppendEntries was last sent (T5). */
+    uint64_t heard_ms;   /* When it last answered, in this term. */
+    uint64_t prev_index; /* In the core's last AppendEntries. */
     bool is_addressed;   /* The core has sent it one in this event. */
     bool is_nudged;      /* Ours (T17) has not been answered yet. */
-    bool has_rejected;   /* Its last answer was that its log differs. */
+    bool has_rejected;   /* Its last answer said that its log differs. */
 };
 
 struct replica {
@@ -90,15 +91,15 @@ struct replica {
     struct prng prng; /* For election_timing.c. */
 
     uint64_t now_ms;    /* The caller's clock at the last event. */
-    uint64_t clock_ms;  /* Raft's: never behind now_ms + ahead_ms. */
-    uint64_t ahead_ms;  /* By how much replica_hurry() has moved it. */
+    uint64_t clock_ms;  /* Raft's clock, at least now_ms + ahead_ms. */
+    uint64_t ahead_ms;  /* How far replica_hurry() has moved it. */
     uint64_t ticked_ms; /* The caller's clock at the last RAFT_TIMEOUT. */
     bool has_ticked;
     struct election_timing timing;
 
-    uint64_t asked_term; /* What the caller was asked last to save ... */
+    uint64_t asked_term; /* The last save requested of the caller, ... */
     uint64_t asked_vote;
-    uint64_t saved_term; /* ... and what it has told to be on disk. */
+    uint64_t saved_term; /* ... and the last that it reported durable. */
     uint64_t saved_vote;
     bool is_holding; /* Messages are kept back until the vote is on disk. */
 
@@ -108,24 +109,24 @@ struct replica {
     struct confirm confirm;
 
     uint64_t reign_index; /* The log's end when this leader was elected. */
-    uint64_t leader_term; /* In which the core's leader was heard. */
-    uint64_t heard_ms;    /* Raft's clock at its last sign of life. */
+    uint64_t leader_term; /* Term of the leader that was last heard. */
+    uint64_t heard_ms;    /* Raft's clock when that leader was last heard. */
     bool has_heard_leader;
     uint64_t told_commit; /* The newest commit index in an AppendEntries. */
     uint64_t applied_index;
     bool is_installing;
     bool is_answering_stale; /* B5: the reply's last index is not set. */
-    bool is_lending_vote;    /* T14: the reply is to say yes. */
+    bool is_lending_vote;    /* T14: the reply must grant the vote. */
     struct raft_snapshot_metadata metadata; /* While installing ... */
     struct replica_members installing;      /* ... these members. */
-    struct buffer view;                     /* What the core decodes ... */
+    struct buffer view;     /* The body that the core decodes ... */
     struct bytes view_body; /* ... instead of this configuration. */
 
-    uint64_t snapshot_to[MEMBER_COUNT_MAX]; /* Not yet told to the caller. */
+    uint64_t snapshot_to[MEMBER_COUNT_MAX]; /* Not yet in an update. */
     uint32_t snapshot_to_count;
     struct follower followers[MEMBER_COUNT_MAX]; /* Since one stood. */
 
-    /* What the caller knows from the last update. */
+    /* As reported in the last update. */
     enum replica_role told_role;
     uint64_t told_term;
     uint64_t told_leader;
@@ -134,7 +135,7 @@ struct replica {
 
     struct shared_append shared;
     struct step_output out;
-    struct raft_entry *core_entries; /* Of a submit or a received append. */
+    struct raft_entry *core_entries; /* For a submit or a received append. */
     uint32_t core_entries_capacity;
     struct replica_entry *received;
     uint32_t received_capacity;
@@ -143,14 +144,14 @@ struct replica {
 void step_begin(struct replica *replica, uint64_t now_ms);
 /* Feeds one event, whose preconditions the caller has checked. */
 void step_core(struct replica *replica, struct raft_event *event);
-/* Sends one of our own messages. What promises nothing does not wait for the
- * vote to be on disk. */
+/* Sends one of our own messages. A message that promises nothing does not wait
+ * until the vote is on disk. */
 void step_send(struct replica *replica, uint64_t to,
                const struct message *message);
 void step_end(struct replica *replica, struct replica_update *update);
-/* The same for a call that may have been refused, before anything was fed: then
- * the update asks for nothing, and what is pending is told by the next one.
- * Returns 'error'. */
+/* The same for a call that may have been refused before it fed an event. If it
+ * was, the update is empty, and the next one reports what is pending. Returns
+ * 'error'. */
 int step_end_call(struct replica *replica, int error,
                   struct replica_update *update);
 
@@ -160,34 +161,36 @@ void step_submit(struct replica *replica, enum replica_entry_type type,
 
 /* The newest configuration in the log; empty if there is none. */
 const struct replica_members *newest_members(const struct replica *replica);
-/* The term of an entry in the cache or of the snapshot's last one, else 0. */
+/* The term of an entry in the cache or of the snapshot's last entry; 0:
+ * unknown. */
 uint64_t known_term(const struct replica *replica, uint64_t log_index);
 bool replica_is_leader(const struct replica *replica);
-/* This directory in its newest configuration; NULL if that does not name it. */
+/* This directory's member in the newest configuration, or NULL. */
 const struct replica_member *own_member(const struct replica *replica);
 bool is_sole_voter(const struct replica *replica);
-/* The newest configuration in the log names that node with that directory. */
+/* True if the newest configuration in the log names that node with that
+ * directory. */
 bool replica_is_named(const struct replica *replica, uint64_t id,
                       uint64_t incarnation);
-/* What the core is to decode as the body of this entry. Valid until the next
- * call. */
+/* The body that the core must decode for this entry. Valid until the next call.
+ */
 struct bytes core_body(struct replica *replica,
                        const struct replica_entry *entry);
-/* A copy of these members for the core, which takes it over. */
+/* A copy of these members for the core, which owns it from then on. */
 void core_configuration(const struct replica *replica,
                         const struct replica_members *members,
                         struct raft_configuration *ret_configuration);
-/* The core's term and vote are on disk. */
+/* True if the core's term and vote are on disk. */
 bool vote_is_saved(const struct replica *replica);
-/* It leads, or has heard from a leader a short while ago. */
+/* True if it leads, or has heard from a leader recently. */
 bool hears_leader(const struct replica *replica);
 
-/* Of a leader: notes that member 'id' has answered. */
+/* On a leader: records that member 'id' has answered. */
 void note_answer(struct replica *replica, uint64_t id, bool has_rejected);
-/* A leader of 'term' has given a sign of life. */
+/* Records that the leader of 'term' has been heard. */
 void note_leader(struct replica *replica, uint64_t term);
 
-/* Tells the core of a configuration that has become committed (A26). */
+/* Reports a configuration that is now committed to the core (A26). */
 void feed_configuration(struct replica *replica, uint64_t log_index);
 
 #endif /* HASP_RAFT_REPLICA_STATE_H */

@@ -9,8 +9,8 @@
  * equal state gives equal bytes on every node, so checksums can be compared.
  * The same file is the backup.
  *
- * TABLE_META's applied index is left out of the records: it stands in the
- * header. (Keys: see SNAPSHOT_META_APPLIED.)
+ * TABLE_META's applied index is not among the records: it is in the header.
+ * (Keys: see SNAPSHOT_META_APPLIED.)
  *
  *     offset  size  field (integers little-endian)
  *     0       8     magic "HASPSNAP"
@@ -27,8 +27,8 @@
  *             8     the number of records
  *             16    XXH3-128 (canonical) of all before it
  *
- * Records that are out of order or doubled are refused, so a stream that passes
- * is the one and only encoding of its state. The values are lockfsm's.
+ * Records that are duplicate or out of order are refused, so a valid stream is
+ * the only encoding of its state. lockfsm defines the values.
  *
  * Files are named 'snapshot-<index>-<term>' (16 hex digits each); they are
  * written under a temporary name, flushed, read back and checked, and renamed.
@@ -50,8 +50,8 @@
 
 #define SNAPSHOT_CONFIGURATION_SIZE_MAX (64 * 1024)
 
-/* The key in TABLE_META under which the applied index and term stand (two
- * big-endian u64); written by lockfsm in each flush. */
+/* The key in TABLE_META of the applied index and term (two big-endian u64);
+ * lockfsm writes it in each flush. */
 #define SNAPSHOT_META_APPLIED "applied"
 
 struct snapshot_header {
@@ -61,7 +61,7 @@ struct snapshot_header {
     struct bytes configuration; /* Opaque: raft/replica.h encodes it. */
 };
 
-/* Takes the next piece of the stream; an error ends the encoding. */
+/* Receives the next piece of the stream; an error ends the encoding. */
 typedef int snapshot_sink_fn(void *data, struct bytes piece);
 
 /* Encodes the table as 'txn' sees it. */
@@ -69,15 +69,15 @@ MUST_CHECK int snapshot_encode(const struct snapshot_header *header,
                                struct table_txn *txn, snapshot_sink_fn *sink,
                                void *data);
 
-/* Checks a whole stream in memory or mapped, and gives its header (borrowed
+/* Checks a whole stream, in memory or mapped, and returns its header (borrowed
  * from 'stream'). HASP_ECORRUPT with a message if anything is wrong. */
 MUST_CHECK int snapshot_check(struct bytes stream,
                               struct snapshot_header *ret_header,
                               char why[HASP_WHY_SIZE]);
 
-/* Replaces what is in the table of the write transaction 'txn' by a stream that
- * snapshot_check() has passed, the applied index included. On an error the
- * transaction must be aborted. */
+/* Replaces the contents of the table of the write transaction 'txn' with a
+ * stream that passed snapshot_check(), including the applied index. On an error
+ * the transaction must be aborted. */
 MUST_CHECK int snapshot_decode(struct bytes stream, struct table_txn *txn);
 
 /* The checksum in the trailer of a checked stream. */
@@ -92,8 +92,8 @@ MUST_CHECK int snapshot_file_write(const char *folder,
                                    struct table_txn *txn, uint64_t *ret_size,
                                    char why[HASP_WHY_SIZE]);
 
-/* Likewise, as the file 'path' anywhere, replacing one that is there: written
- * as 'path'.part, and renamed when it has been checked. */
+/* The same for a file 'path' in any folder, which replaces an existing one: it
+ * is written as 'path'.part and renamed after it was checked. */
 MUST_CHECK int snapshot_file_save(const char *path,
                                   const struct snapshot_header *header,
                                   struct table_txn *txn, uint64_t *ret_size,
@@ -101,7 +101,7 @@ MUST_CHECK int snapshot_file_save(const char *path,
 
 /* Takes over a received file: checks and flushes 'temporary_path' (on the same
  * file system), renames it to its name in 'folder'. Keeps the newest two. A
- * file that is refused is left where it is. */
+ * refused file stays in place. */
 MUST_CHECK int snapshot_file_adopt(const char *folder,
                                    const char *temporary_path,
                                    char why[HASP_WHY_SIZE]);
@@ -112,11 +112,11 @@ struct snapshot_file {
     struct snapshot_header header;
 };
 
-/* Maps the newest good snapshot of 'folder', whose name is durable. HASP_ENOENT
- * if there is none; HASP_ECORRUPT if there are some and none is good. A bad one
- * is named in 'why' even where an older good one was found; without anything to
- * tell, 'why' is empty. Removes left-over temporary files: those that nobody
- * has locked, so a file that is just being received must be locked as well. */
+/* Maps the newest valid snapshot of 'folder'; its name is durable. HASP_ENOENT
+ * if there are no snapshots; HASP_ECORRUPT if none of them is valid. 'why'
+ * names an invalid one even if an older valid one was found, and is empty
+ * otherwise. Removes left-over temporary files that are not locked, so lock a
+ * file while it is being received. */
 MUST_CHECK int snapshot_file_newest(const char *folder,
                                     struct snapshot_file *ret_file,
                                     char why[HASP_WHY_SIZE]);

@@ -2,9 +2,9 @@
 
 /* The bytes of the write-ahead log. Pure: bytes in, bytes out.
  *
- * A segment is a header block and then batches. A batch is what one durable
- * write added; it starts where the one before ended (a multiple of 8), and what
- * follows the last one is zero. Integers are little-endian.
+ * A segment is a header block followed by batches. One durable write adds one
+ * batch, which starts at the end of the previous one (a multiple of 8); all
+ * bytes after the last batch are zero. Integers are little-endian.
  *
  *     segment header, one block of 4096 bytes, the rest of it zero
  *      0  8  magic "hasp-wal"
@@ -37,19 +37,19 @@
  *     24     body, padded with zeros to a multiple of 8
  *
  * Torn or corrupt. One write is in flight at a time, so batch n + 1 is written
- * only after batch n was durable. Hence, where a batch n does not check:
+ * only after batch n was durable. Hence, if batch n has a bad checksum:
  *
- *   - a header of any batch after n that checks, anywhere behind it, proves
- *     that n was durable once: it is corrupt, and entries are lost;
- *   - without such a proof n is the write that a crash tore: nobody was told
- *     that it is durable, and the log ends before it. A batch is all or
- *     nothing.
+ *   - a valid header of any later batch, anywhere after it, proves that n was
+ *     durable once: n is corrupt, and entries are lost;
+ *   - without such a proof n is a write that a crash tore: it was never
+ *     reported durable, and the log ends before it. A batch is all or nothing.
  *
- * The header has a checksum of its own so that the proof can be found behind a
- * batch whose size is not known any more, and the log id is in it so that
- * neither old bytes of another log nor a body that a client has made up can
- * look like one. What the rule cannot tell (the newest batch of all has rotted)
- * the durable mark tells, as far as it was written (storage/wal_file.h). */
+ * The header has its own checksum, so that the proof can be found after a batch
+ * whose size is no longer known. The checksum covers the log id, so that
+ * neither old bytes of another log nor a body made up by a client can look like
+ * a header. The rule cannot detect that the newest batch has rotted; the
+ * durable mark does, if it was written after that batch (storage/wal_file.h).
+ */
 
 #ifndef HASP_STORAGE_WAL_FORMAT_H
 #define HASP_STORAGE_WAL_FORMAT_H
@@ -69,12 +69,12 @@
 /* Where the next batch goes in the order of all batches. */
 struct wal_chain {
     uint64_t log_id;
-    uint64_t sequence; /* Of the next batch; 1 at the birth of a log. */
-    uint32_t crc;      /* Payload CRC of the batch before; 0 at birth. */
+    uint64_t sequence; /* The next batch's number; 1 in a new log. */
+    uint32_t crc;      /* Payload CRC of the previous batch; 0 in a new log. */
 };
 
 struct wal_segment_header {
-    struct wal_chain chain; /* As of the first batch of the segment. */
+    struct wal_chain chain; /* At the first batch of the segment. */
     uint64_t number;
     uint64_t size;
     uint64_t next_index;
@@ -110,14 +110,14 @@ static inline uint64_t wal_record_size(uint64_t body_size)
 
 void wal_record_encode(const struct wal_record *record, struct buffer *out);
 
-/* Writes the header of the batch at 'batch', whose payload of 'payload_size'
- * bytes follows the room for the header, and advances the chain. */
+/* Writes the header of the batch at 'batch' and advances the chain. The payload
+ * of 'payload_size' bytes already follows the space for the header. */
 void wal_batch_seal(struct wal_chain *chain, uint8_t *batch,
                     uint32_t payload_size, uint32_t record_count);
 
 /* --- Decoding ------------------------------------------------------------- */
 
-/* False if the segment's bytes do not begin with a header that checks. */
+/* False if the segment does not begin with a valid header. */
 bool wal_segment_header_decode(struct bytes segment,
                                struct wal_segment_header *ret_header);
 
@@ -127,13 +127,13 @@ bool wal_record_decode(struct reader *payload, struct wal_record *ret_record);
 
 enum wal_end {
     WAL_END_CLEAN,  /* Only zeros follow. */
-    WAL_END_TORN,   /* A batch does not check, and no proof was found here. */
-    WAL_END_CORRUPT /* It does not check and once did, or cannot be right. */
+    WAL_END_TORN,   /* A batch is invalid; no proof was found here. */
+    WAL_END_CORRUPT /* It is invalid but was durable, or makes no sense. */
 };
 
 struct wal_scan_result {
     enum wal_end end;
-    uint64_t offset;         /* Of the end: where the next batch would go. */
+    uint64_t offset; /* The end of the batches, where the next would go. */
     uint64_t proof_offset;   /* WAL_END_CORRUPT: the later batch, */
     uint64_t proof_sequence; /* or 0: the batch itself makes no sense. */
 };
@@ -143,8 +143,8 @@ typedef int wal_scan_fn(void *data, const struct wal_record *record);
 
 /* Visits the batches of a segment whose header was checked, and advances the
  * chain. A batch's records are visited only if the whole batch is valid.
- * Returns what 'visit' returned; 'ret_result' is set in any case, its offset to
- * the batch that was refused. */
+ * Returns the result of 'visit'; 'ret_result' is always set, with the offset of
+ * a batch that 'visit' refused. */
 MUST_CHECK int wal_scan(struct wal_chain *chain, struct bytes segment,
                         wal_scan_fn *visit, void *data,
                         struct wal_scan_result *ret_result);
