@@ -2,21 +2,20 @@
 
 /* A load generator: how many locks a second, how long each takes.
  *
- *     bench MODE --endpoints HOST:PORT|unix:/PATH,... [--clients N] [--seconds
- * S]
- *           [--pids PID,PID,...] [--any] [--connections C] [--tls DIR]
+ *     bench MODE --endpoints HOST:PORT|unix:/PATH,... [--clients N]
+ *           [--seconds S] [--pids PID,PID,...] [--any] [--connections C]
+ *           [--tls DIR]
  *
- * Modes: 'cycle', each client acquires and releases a lock of its own in a
- * closed loop; 'handover', all clients wait for one lock, and each releases it
- * as soon as it has it; 'idle', the clients hold sessions and only keep them
- * alive. All clients live in this one thread on epoll, each with a connection
- * and a session of its own (idle: 100 sessions a connection). They talk to the
- * leader, or to all nodes in turn with --any; by TLS with the ca.crt of
- * --tls. With --pids, the CPU time that
- * those processes used is told per 1000 cycles.
+ * Modes: 'cycle', each client acquires and releases its own lock in a closed
+ * loop; 'handover', all clients wait for one lock, and each releases it at
+ * once; 'idle', the clients hold sessions and only keep them alive. All clients
+ * run in one thread on epoll, each with its own connection and session (idle:
+ * 100 sessions a connection). They connect to the leader, or to all nodes in
+ * turn with --any; by TLS with the ca.crt of --tls. With --pids, the CPU time
+ * that those processes used is printed per 1000 cycles.
  *
- * It prints one line; what it measures it also checks: tokens must grow, every
- * answer must be of the kind that is due. */
+ * It prints one line. It also checks what it measures: tokens must grow, and
+ * every answer must be of the expected kind. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -48,14 +47,14 @@ enum mode { MODE_CYCLE, MODE_HANDOVER, MODE_IDLE };
 
 enum state { OPENING, READY, ACQUIRING, RELEASING, KEEPING, RESTING };
 
-/* A connection, plain or not. */
+/* A connection, plain or TLS. */
 struct line {
     int fd;
     struct tls *tls; /* NULL: plain. */
 };
 
-/* What is asked goes out once a turn; answers come in the order of the
- * asking. */
+/* Requests are sent once a turn; answers arrive in the order of the
+ * requests. */
 struct link {
     struct line line;
     struct buffer input;
@@ -73,7 +72,7 @@ struct client {
     char session[32];
     uint64_t sent_ns;
     uint64_t token;
-    struct buffer keep; /* MODE_IDLE: one KEEP of all sessions. */
+    struct buffer keep; /* MODE_IDLE: one KEEP for all sessions. */
     uint32_t opened;
     uint64_t next_keep_ns;
 };
@@ -204,7 +203,7 @@ static void line_send(struct line *line, struct bytes bytes)
     buffer_clear(out);
 }
 
-/* Waits for bytes and appends them; false at the end of the connection. */
+/* Waits for bytes and appends them; false when the connection has ended. */
 static bool line_receive(struct line *line, struct buffer *input)
 {
     static uint8_t cipher[65536];
@@ -262,8 +261,8 @@ static void put_words(struct buffer *out, int count, const char *const *word)
     }
 }
 
-/* What a node's status says of where the leader is; false: nothing. Of a path
- * only the node itself can say that it leads. */
+/* The leader's address by a node's status; false: unknown. If the endpoint is a
+ * path, only that node itself can say that it leads. */
 static bool leads_to(const struct resp_reply *status, const char *endpoint,
                      char ret_address[256])
 {
@@ -280,7 +279,7 @@ static bool leads_to(const struct resp_reply *status, const char *endpoint,
     return true;
 }
 
-/* Asks one node after the other where the leader is. */
+/* Asks one node after the other for the leader. */
 static char *find_leader(void)
 {
     static char address[256];
@@ -314,7 +313,7 @@ static char *find_leader(void)
     die("no leader", bytes_of_text(bench.endpoint[0]));
 }
 
-/* The request is in the link's output; it leaves at the end of the turn. */
+/* The request is in the link's output, which is sent at the end of the turn. */
 static void ask(struct client *client, enum state state)
 {
     struct link *link = client->link;
@@ -333,7 +332,8 @@ static void ask_open(struct client *client)
     ask(client, OPENING);
 }
 
-/* A name of this run: an earlier one's sessions may still hold theirs. */
+/* A name unique to this run: sessions of an earlier run may still hold
+ * theirs. */
 static void name_of(const struct client *client, char name[64])
 {
     snprintf(name, 64, "bench/%d/%u", (int)getpid(),
@@ -400,7 +400,7 @@ static void opened(struct client *client, const struct resp_reply *reply)
     }
 }
 
-/* One whole reply: checks it, and does what comes next. */
+/* Checks one complete reply, and starts the next request. */
 static void answered(struct client *client, const struct resp_reply *reply)
 {
     const struct resp_value *value = &reply->value[0];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The log's clock, and for how long a session has been quiet."""
+"""The log's clock, and the time that a session has been quiet."""
 
 from state import ok
 
@@ -9,10 +9,10 @@ LEASE_MAX = 4500005
 
 
 class Clock:
-    """The log's clock, and for how long a session has been quiet."""
+    """The log's clock, and the time that a session has been quiet."""
 
     def move(self, base, elapsed):
-        """TIME and BEGIN count from the newest of them, or not at all."""
+        """TIME and BEGIN count from the newest one, or not at all."""
         moved = 0
         if self.clock_index and int(base) == self.clock_index:
             moved = min(int(elapsed), STEP_MAX)
@@ -21,8 +21,8 @@ class Clock:
         self.out.append(f't {moved}')
 
     def note_begin(self):
-        """Of the BEGINs that are kept only some may stay; sessions of one that
-        goes are taken for those of the next."""
+        """The number of stored BEGINs is bounded; the sessions of a dropped one
+        are treated as those of the next."""
         begins = self.begins
         while len(begins) > 1 and self.clock - begins[1][1] >= LEASE_MAX:
             del begins[0]
@@ -60,8 +60,8 @@ class Clock:
         s.mark = None
 
     def quiet(self, s):
-        """How long, and at which clock; of whom no TIME has marked the first
-        BEGIN since it was heard has."""
+        """How long, and at which clock. If no TIME has marked the session, the
+        first BEGIN since its last message has."""
         if s.durable:
             return '-'
         if s.mark:

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Runs a script of operations on the real state machine and prints what it
- * answers, tells and holds, for comparison with model.py.
+/* Runs a script of operations on the real state machine and prints its answers,
+ * effects and holds, for comparison with model.py.
  *
  * Each line of stdin is an entry, "INDEX OPERATION:USER ARGUMENTS" (positions
- * as in operations.c; anyone's if no user's number is given), or a
- * question: "dump RESOURCE...", "kept SESSION OWNER REQ", "restore" (through a
- * table and a snapshot into another machine with another hash seed), "reload"
- * (through the table alone), "flush", "newlife MS [suspend]". Bare words; "-"
- * is the empty one and "*N" one of N bytes. After every entry the invariants
- * are checked; what is wrong ends the run with a line "!...". */
+ * as in operations.c; anyone's without a user's number), or a question: "dump
+ * RESOURCE...", "kept SESSION OWNER REQ", "restore" (through a table and a
+ * snapshot into another machine with another hash seed), "reload" (through the
+ * table alone), "flush", "newlife MS [suspend]". Bare words; "-" is the empty
+ * one and "*N" one of N bytes. After every entry the invariants are checked; a
+ * violation ends the run with a line "!...". */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,8 +38,8 @@ static struct buffer command;
 
 /* --- Effects -------------------------------------------------------------- */
 
-/* Code, token, count, tokens, text; of a deadlock a second line with the
- * cycle, which the caller puts. */
+/* Code, token, count, tokens, text; a deadlock has a second line with the
+ * cycle, which the caller prints. */
 static void put_result(const struct result *result)
 {
     static const char *const names[] = {
@@ -515,7 +515,7 @@ static void restore_table(void)
     buffer_done(&stream);
 }
 
-/* What the state takes, without the room that it has for more. */
+/* The memory of the state, without spare capacity. */
 static uint64_t memory_size(void)
 {
     uint64_t room = 0;
@@ -528,7 +528,7 @@ static uint64_t memory_size(void)
     return fsm->pool.taken_size - room * 2 * sizeof(uint64_t);
 }
 
-/* It understands whatever level the rows raise it to. */
+/* It understands any level to which the rows raise it. */
 static struct lockfsm *new_fsm(void)
 {
     struct lockfsm *made = lockfsm_new();
@@ -541,7 +541,7 @@ static void ask_restore(void)
     uint64_t hash = lockfsm_hash(fsm);
     uint64_t size = memory_size();
     if (lockfsm_digest(fsm) != hash) {
-        wrong("the digest that is kept up is not that of the state");
+        wrong("the incremental digest is not that of the state");
     }
     flush_state();
     if (strcmp(word[0], "restore") == 0 && lockfsm_applied_index(fsm) > 0) {
@@ -549,7 +549,7 @@ static void ask_restore(void)
     }
     lockfsm_free(fsm);
     forget_delta();
-    hash_seed_set(hash_seed + 1); /* No table with the old one is left. */
+    hash_seed_set(hash_seed + 1); /* No table with the old seed is left. */
     fsm = new_fsm();
     char why[HASP_WHY_SIZE] = "";
     if (lockfsm_load(fsm, table, why) != 0) {
@@ -559,7 +559,7 @@ static void ask_restore(void)
         wrong("the hash differs after a restore");
     }
     if (memory_size() != size) {
-        wrong("memory is kept that nothing stands in");
+        wrong("memory is allocated but unused");
     }
     check_state();
     printf("%s\n", strcmp(word[0], "restore") == 0 ? "restored" : "reloaded");
@@ -585,7 +585,7 @@ static const struct {
 
 /* --- Lines ---------------------------------------------------------------- */
 
-/* Cuts the user off the operation. */
+/* Splits the user off the operation. */
 static uint64_t user_of_operation(void)
 {
     char *colon = strchr(word[1], ':');
@@ -596,7 +596,8 @@ static uint64_t user_of_operation(void)
     return strcmp(word[1], "limit") == 0 ? USER_LOCAL : USER_ANYONE;
 }
 
-/* What the leader is told before it proposes is what comes of the entry. */
+/* The leader's check before it proposes must predict the result of the
+ * entry. */
 static void check_refusal(bool is_numbered, enum result_code foretold,
                           const struct result *result)
 {
@@ -604,7 +605,7 @@ static void check_refusal(bool is_numbered, enum result_code foretold,
                       result->code == RESULT_NO_PERMISSION;
     if (!is_numbered &&
         (foretold == RESULT_OK ? is_refused : result->code != foretold)) {
-        wrong("a refusal was not foretold, or was and did not come");
+        wrong("a refusal was not predicted, or did not occur");
     }
 }
 
@@ -669,7 +670,8 @@ static void run_line(char *line)
 int main(int argc, char **argv)
 {
     static char out[1 << 16];
-    (void)argv; /* With any argument, nothing is lost when it aborts. */
+    (void)argv; /* Whatever the arguments, output is not lost when the process
+                   aborts. */
     setvbuf(stdout, out, argc > 1 ? _IOLBF : _IOFBF, sizeof out);
     words_init();
     hash_seed_set(1);

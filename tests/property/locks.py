@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""ACQUIRE and what else is done with locks."""
+"""ACQUIRE and the other operations on locks."""
 
 from state import BAD, EXCLUSIVE, LIMIT, NIL, NOT_HELD, QUARANTINED, SHARED, \
     SLOTS, TIME_MAX, VOID, Cycle, Result, covers, hold_at, holders_allow, is_free, \
@@ -8,7 +8,7 @@ from users import LOCAL
 
 
 class LockOperations:
-    """ACQUIRE and what else is done with locks."""
+    """ACQUIRE and the other operations on locks."""
 
     # --- ACQUIRE ----------------------------------------------------------
 
@@ -107,7 +107,7 @@ class LockOperations:
                 self.may_pass(lock, mode) for lock in others)
 
     def may_pass(self, lock, mode):
-        """May a request that barges pass all who wait?"""
+        """May a barging request overtake all waits?"""
         for wait in lock.queue:
             if mode == wait.mode == SHARED:
                 continue
@@ -185,7 +185,7 @@ class LockOperations:
                              len(tokens) not in (0, len(names)))
 
     def meant(self, s, owner, name, token):
-        """The owner's hold, if the token (0: any) is one that it has had."""
+        """The owner's hold, if it has ever had the token (0: any)."""
         lock = self.locks.get(name)
         hold = lock and hold_at(lock, s.id, owner)
         if hold and (not token or hold.first <= token <= hold.token):
@@ -313,7 +313,7 @@ class LockOperations:
         is_bad = not self.names_are_good([name]) or size(text) > 4096
         return self.numbered(words, ('note', name, token, text), do, is_bad)
 
-    # --- Breaking what has no lease ---------------------------------------
+    # --- Breaking holds without lease ---------------------------------------
 
     def op_break(self, *words):
         name, after, session, reason, by = words[4:]
@@ -339,7 +339,7 @@ class LockOperations:
         return self.numbered(words, ('break', words[4:]), do, is_bad, True)
 
     def object(self, hold, message):
-        """Whoever acts as the holder is there."""
+        """A request of the holder shows that it lives."""
         if not hold.broken:
             return False
         hold.broken = None

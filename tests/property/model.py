@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """A naive model of the state machine, to be compared with lockfsm/.
 
-Written from the words of lockfsm/README.md and of the design, not from the
-code, and sharing nothing with it: plain lists and dicts, every question
-answered by looking at everything. Where the words leave open which of two
-refusals that both fit is told, it is the one that the code tells.
+Written from the text of lockfsm/README.md and of the design, not from the code,
+and sharing nothing with it: plain lists and dicts, every question answered by a
+full search. If the text leaves open which of two applicable refusals is
+returned, the model follows the code.
 
 A script is a list of lines, each an entry ("INDEX OPERATION:USER ARGUMENTS",
 by the user's number, or anyone's) or a question to the state ("dump"); the model
@@ -20,17 +20,17 @@ from state import Cycle
 from users import ANYONE, LEADER, LOCAL, Users
 
 
-# Of what is no request under a number.
+# Entries that are not numbered requests.
 UNNUMBERED = ('open', 'redis', 'feature', 'quarover')
 DEFAULT_USERS = {'limit': LOCAL, 'act': LEADER}
 
 
 class Model(SessionOperations, LockOperations, Clock, Users, Rules):
-    """One state, and what a line of a script does to it and tells of it."""
+    """One state, and the effects and output of a script's line."""
 
     def run(self, line):
-        """The lines that belong to one line of a script; a Cycle stands for a
-        text that is not foreseen."""
+        """The output of one line of a script; a Cycle replaces a text that
+        cannot be predicted."""
         words = line.split()
         if not words[0].isdigit():
             return getattr(self, 'ask_' + words[0])(*words[1:])

@@ -11,7 +11,8 @@
 #include "lockfsm/user/access.h"
 #include "tests/property/words.h"
 
-/* Where the entry that is being written goes to, and whether it has REQ. */
+/* The buffer for the entry that is being written, and whether the entry has
+ * REQ. */
 static struct buffer *out;
 static bool is_numbered;
 
@@ -488,7 +489,7 @@ bool operation_write(struct buffer *command, const char *name, uint64_t user)
     out = command;
     is_numbered = false;
     operations[i].run();
-    if (operations[i].run != run_act) { /* Which the leader makes. */
+    if (operations[i].run != run_act) { /* The leader makes it. */
         encode_user(out, user);
     }
     return is_numbered;

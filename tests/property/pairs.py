@@ -2,10 +2,10 @@
 """All pairs of options, with two lock objects of one owner.
 
 The life of a (session, owner, lock) begins with its first ACQUIRE, and is over
-IDLE entries after it neither holds the lock nor waits for it: what was taken
-away, cancelled or has ended may still matter when the owner comes back. Each
-life in which the lock was asked for twice or more counts for each pair of the
-options that it met. What only was asked for, and refused as wrong, is not met.
+IDLE entries after it neither holds the lock nor waits for it: an ended or
+cancelled hold may still matter when the owner comes back. Each life with two or
+more requests for the lock counts for each pair of the options that occurred in
+it. An option of a request that was refused as wrong does not count.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ OPTIONS = ('SHARED', 'SLOTS', 'WAIT', 'BARGE', 'OWNER re-entry', 'HOLD',
            'DELAY', 'DURABLE', 'several', 'PUSH', 'REQ', 'convert', 'cancel',
            'note', 'linger', 'RELEASEIF', 'BREAK', 'blacklist', 'max hold')
 # Options that the state machine does not know.
-ABSENT = {'shared connection': 'connections are no matter of the state'}
+ABSENT = {'shared connection': 'the state does not know connections'}
 IMPOSSIBLE = {
     ('DURABLE', 'linger'): 'a session without end has no lease to lower',
     ('linger', 'BREAK'): 'only holds of durable sessions are broken'}
-# How a hold, or a wait, has ended: by the last word of what is told.
+# How a hold, or a wait, has ended: by the last word of the effect.
 ENDS = {'releaseif': 'RELEASEIF', 'broken': 'BREAK', 'max-hold': 'max hold',
         'blacklisted': 'blacklist', 'cancelled': 'cancel'}
 IDLE = 15
@@ -32,7 +32,7 @@ class Life:
     def __init__(self, session):
         self.met = set()
         self.objects = 0
-        self.used = 0  # The newest entry in which it was held or waited for.
+        self.used = 0  # Newest entry with a hold or wait.
         if session.durable:
             self.met.add('DURABLE')
         elif session.linger:
@@ -40,17 +40,17 @@ class Life:
 
 
 class Pairs:
-    """What the script of a generator meets, line by line."""
+    """The options in the script of a generator, line by line."""
 
     def __init__(self, model):
         self.model = model
         self.lives = {}
-        self.numbers = set()  # (session, REQ) that were asked.
+        self.numbers = set()  # (session, REQ) of requests.
         self.count = Counter()
         self.at = 0
 
     def see(self, line, told):
-        """An entry, and what the model has told of it."""
+        """An entry, and the model's output."""
         words = line.split()
         if not words[0].isdigit() or words[1] in ('skip', 'change'):
             return
@@ -113,7 +113,7 @@ class Pairs:
         self.meet(*words[:2], words[4], 'note')
 
     def see_again(self, words):
-        """Of a hold, under a number that was used."""
+        """A hold's, under a number that was used."""
         session, owner, req = words[:3]
         if (session, req) in self.numbers and req != '0':
             for name in words[4:]:
@@ -122,7 +122,7 @@ class Pairs:
 
     def see_effect(self, words):
         if words[0] == 'w' or words[0] == 'G' and words[5] != '0':
-            # A wait has ended, which is what a push tells.
+            # A wait has ended, which a push reports.
             self.meet(*words[1:4], 'PUSH')
         elif words[0] in ('R', 'X', 'N') and words[-1] in ENDS:
             self.meet(*words[1:4], ENDS[words[-1]])
@@ -147,8 +147,8 @@ class Pairs:
 
 
 def report(count, least):
-    """Prints the table; how many pairs are below 'least', or were met though
-    they cannot be."""
+    """Prints the table. Returns how many pairs are below 'least', or occurred
+    although they are impossible."""
     wrong = 0
     pairs = list(combinations(OPTIONS, 2))
     for one in (*OPTIONS, *pairs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who asks, who may have a lock, who waits for whom."""
+"""Requests, grants, and the graph of waits."""
 
 from state import BAD, ENDED_MAX, EXCLUSIVE, FORGOTTEN, LIMIT, LIMIT_COUNT, \
     NIL, NOT_HELD, SHARED, SLOTS, TTL_LIMIT, WAITING_MAX, Cycle, Hold, Lock, \
@@ -9,7 +9,7 @@ from users import ONLY_FREE
 
 
 class Rules:
-    """Who asks, who may have a lock, who waits for whom."""
+    """Requests, grants, and the graph of waits."""
 
     def __init__(self):
         self.index = 0
@@ -31,12 +31,12 @@ class Rules:
         self.removed = {}
         self.out = []
         self.touched = {}
-        self.shut = {}  # Locks with waits in a quarantine, by the first of them.
+        self.shut = {}  # Locks with quarantined waits, by the first.
         self.delayed = {}
         self.limits = [1 << 60] * LIMIT_COUNT
         self.limits[TTL_LIMIT] = 60000
 
-    # --- Who asks ---------------------------------------------------------
+    # --- Requests ---------------------------------------------------------
 
     def find(self, session):
         """The session, or the refusal."""
@@ -48,7 +48,7 @@ class Rules:
         return None, Result('nosession')
 
     def refusal(self, session):
-        """What a blacklisted session hears."""
+        """The refusal of a blacklisted session."""
         for entry in self.blacklist:
             if entry[0] == session.listed:
                 return Result('blacklisted', text=entry[3])
@@ -105,7 +105,7 @@ class Rules:
         return result
 
     def first_time(self, command, is_bad, do, s, owner, req):
-        """Of a number that is new."""
+        """For a new number."""
         only_frees = command[0] in ONLY_FREE or \
             command[0] == 'conv' and command[1][1] == str(SHARED)
         if self.denied:
@@ -172,7 +172,7 @@ class Rules:
             self.end_session(s, 'released', is_clean)
 
     def answer(self, wait, result):
-        """Tells the asker, and every number that stands at the place."""
+        """Answers the asker, and every number of the wait."""
         s = wait.session
         self.out.append(f'w {s.id} {wait.owner} {wait.group[0].lock.name} '
                         f'{wait.index} {wait.asked} {result.line()}')
@@ -260,8 +260,8 @@ class Rules:
         self.answer(wait, Result('ok', tokens[0], tokens=tokens))
 
     def settle(self):
-        """Grants whatever can be granted, wherever it stands: it must be at a
-        lock that was touched, but that is for lockfsm to know."""
+        """Grants every wait that can be granted, at any lock. It must be a lock
+        that was changed, but only lockfsm uses that."""
         if not self.touched:
             return
         for name in self.delayed:
@@ -298,7 +298,7 @@ class Rules:
     def edges(s, owner):
         """(lock, other session, other owner, the wait for a slot or None) of
         all whom this asker waits for. For a slot one of many must end, or none:
-        that they are too many is left to reduce()."""
+        reduce() handles the surplus."""
         found = []
         for wait in s.waits:
             if wait.owner != owner:
@@ -362,7 +362,7 @@ class Rules:
         return result
 
     def shown(self, user, name):
-        """As a cycle names a lock to him."""
+        """The lock's name in the cycle that the asker sees."""
         return short(name) if self.may(user, 'read', name) or \
             self.may(user, 'share', name) else '<hidden>'
 
@@ -373,8 +373,8 @@ class Rules:
 
     @staticmethod
     def reduce(graph):
-        """Takes away all askers that can end until nothing changes; returns
-        those that are left."""
+        """Removes all askers that can end until nothing changes; returns the
+        others."""
         stuck = set(graph)
 
         def is_stuck(asker):

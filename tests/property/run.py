@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Random sequences of operations, applied to the state machine and to a naive
-model of it; both must answer, tell and hold the same.
+model of it; both must have the same answers, effects and holds.
 
     run.py [--driver BIN] [--seed N] [--count N] [--ops N] [--seconds S]
            [--length N] [--jobs N] [--failures N] [--shorten S] [--pairs N]
     run.py [--driver BIN] --script FILE
 
-A sequence is determined by its seed. Where it differs, the sequence is
-shortened as long as it still differs, printed, and kept in a file. --pairs
-prints in how many lives each pair of options was met (pairs.py), and fails if it
-was in fewer than N. The last
-line is "property: N passed, N failed", counted in sequences.
+A seed determines a sequence. A sequence that differs is shortened as long as it
+still differs, printed, and written to a file. --pairs prints in how many lives
+each pair of options occurred (pairs.py), and fails if one occurred in fewer
+than N. The last line is "property: N passed, N failed", counted in sequences.
 """
 
 import argparse
@@ -46,7 +45,7 @@ WEIGHTS = {
     'begin': 0.6, 'quarantine_over': 0.3, 'act': 0.2, 'feature': 0.1,
     'limit': 0.3, 'kept': 2, 'administer': 4,
 }
-# The operations that say whose session it is that asks.
+# The operations that name the session of the request.
 OF_SESSIONS = {'acq', 'rel', 'relif', 'conv', 'cancel', 'close', 'note',
                'please', 'break', 'object', 'bladd', 'blrem', 'fence',
                'unfence'}
@@ -57,8 +56,8 @@ LONG = {'name': '*512', 'owner': '*129', 'value': '*4097'}
 
 
 class Generator:
-    """Writes a script line by line, looking at the model's state to hit what
-    matters."""
+    """Writes a script line by line. It reads the model's state to generate
+    interesting operations."""
 
     def __init__(self, seed, length):
         self.rng = rng = random.Random(seed)
@@ -107,14 +106,14 @@ class Generator:
         if rng.random() < .4:
             weights['blacklist_add'] = 0
         if rng.random() < .05:
-            # Leaders change more often than their BEGINs are kept.
+            # More leaders than BEGINs that are stored.
             weights.update(begin=40, time=20)
         if rng.random() < .05:
-            # Holds are taken away, and nobody asks which.
+            # Holds end, and no client asks which.
             weights.update(hold_over=40, release_if=20, release=.2, close=0,
                            expire=.1, blacklist_add=0)
         if seed % 12 == 5:
-            # Operators take what has no lease, and it is taken again.
+            # Operators break holds without lease, which are acquired again.
             self.durable = .9
             self.numbers = max(self.numbers, .5)
             weights.update(break_holds=10, break_over=14, hold_over=5,
@@ -146,13 +145,13 @@ class Generator:
         self.say(f'{self.index} ' + ' '.join(words))
 
     def asker(self, words):
-        """Whose the entry is; None: as if there were no users."""
+        """The user of the entry; None: as if there were no users."""
         if words[0] in OF_SESSIONS:
             session = self.model.sessions.get(int(words[1]))
             return session.user if session and self.chance(.97) else \
                 self.anybody()
         if words[0] == 'redis':
-            return self.model.user  # Who has looked at the keys.
+            return self.model.user  # The reader of the keys.
         if words[0] in ('feature', 'quarover'):
             return self.pick((LEADER, LOCAL, self.anybody()))
         if words[0] in OF_USERS:
@@ -215,7 +214,7 @@ class Generator:
         self.dump()
 
     def directory(self, node):
-        """That of the member, mostly; else a new one."""
+        """Mostly the member's; otherwise a new one."""
         known = self.model.members.get(node)
         return known if known and self.chance(.8) else \
             self.rng.randint(1, 1 << 20)
@@ -243,8 +242,8 @@ class Generator:
                           base + 99999])
 
     def edge(self, size):
-        """Texts of the greatest size and of one more, where there is any room
-        for what is wrong."""
+        """Texts of the greatest size and one byte more, if the script may have
+        errors."""
         return (f'*{size}', f'*{size + 1}') if self.chance(self.bad * 4) else ()
 
     def owner(self):
@@ -290,7 +289,7 @@ class Generator:
         return f'{session} {owner} {self.numbering(session)}'
 
     def anyone(self):
-        """The origin of what needs no session."""
+        """The origin of an operation that needs no session."""
         return '0 - 0 0' if self.chance(.7) else self.who()
 
     def holds(self):
@@ -315,7 +314,7 @@ class Generator:
         del self.numbered_lines[:-30]
 
     def repeat(self):
-        """Says again what was said, with or without the number."""
+        """Repeats a request, with or without the number."""
         if not self.numbered_lines:
             return
         words = self.pick(self.numbered_lines).split()
@@ -358,7 +357,7 @@ class Generator:
         self.entry('expire', *(self.session() for _ in range(count)))
 
     def measured(self):
-        """The entry that time was measured from, and the time."""
+        """The entry from which time was measured, and the time."""
         newest = self.model.clock_index
         base = newest if self.chance(.8) else self.rng.randint(0, newest + 1)
         return base, self.pick((0, 7, 450, 800, 1000, 1001, 99999999))
@@ -384,7 +383,7 @@ class Generator:
         who = None
         holds = self.holds() if self.multi else None
         if holds and self.chance(.2):
-            # Beside what it has.
+            # In addition to what it has.
             hold = self.pick(holds)
             who = self.whose(hold)
             names = list(dict.fromkeys([hold.lock.name] + names))
@@ -483,7 +482,7 @@ class Generator:
                                  hold.token - 1)))
 
     def stale(self, kind, key):
-        """One of the keys seen before, or this one, which is kept."""
+        """One of the earlier keys, or this one, which is stored."""
         keys = self.old_keys[kind]
         if key:
             keys.append(key)
@@ -606,7 +605,7 @@ class Generator:
         self.numbered('unfence', self.anyone(), self.pick(RESOURCES))
 
     def redis_key(self, name):
-        """A key as it is, mostly, and something that may come of it."""
+        """A key, mostly as it is, and a change of it."""
         was, hold = self.model.redis_state(name)
         value = hold.value if hold else '-'
         if self.chance(.1):
@@ -681,7 +680,7 @@ class Generator:
         return self.pick(('r1', 'r2', 'r3', 'r4', 'r5', 'observer'))
 
     def seen(self, changed):
-        """As it was read: mostly it is so still."""
+        """The version that was read: mostly still the present one."""
         return changed if self.chance(.9) else self.pick((0, 1, changed + 1))
 
     def set_user(self):
@@ -786,7 +785,7 @@ def is_cycle(line):
 
 
 def are_right(expected, got):
-    """The cycles that are told, each."""
+    """Each reported cycle."""
     expected, got = (list(filter(is_cycle, x)) for x in (expected, got))
     return len(expected) == len(got) and all(map(is_same, expected, got))
 
@@ -796,8 +795,8 @@ def without_cycles(lines):
 
 
 def where(line):
-    """Which lock or session an effect tells of: only effects of the same one
-    have an order between them."""
+    """The lock or session of an effect: only effects of the same one are
+    ordered."""
     words = line.split(' ')
     if words[0] in ('G', 'Q', 'R', 'X', 'N', 'P', 'Y', 'y'):
         return words[3]
@@ -805,8 +804,8 @@ def where(line):
 
 
 def in_any_order(lines):
-    """The effects of an entry by lock, those of a lock in order; but what one
-    entry grants may be granted in any order."""
+    """The effects of an entry by lock, those of a lock in order; but the grants
+    of one entry may be in any order."""
     def key(line):
         at = where(line)
         is_free = at == '' or line[0] in 'GPY'
@@ -822,7 +821,7 @@ def in_any_holders(lines):
 
 
 def difference(lines, expected, got):
-    """(number of the line that differs, what was expected, what came)."""
+    """(number of the line that differs, expected, actual)."""
     at = 0
     for number, want in enumerate(expected):
         have = got[at:at + len(want)]
@@ -837,7 +836,7 @@ def difference(lines, expected, got):
             if are_right(want, have) and \
                     sort(without_cycles(want)) == sort(without_cycles(have)):
                 continue
-        # Where it is in the entries' bounds, show just this entry's lines.
+        # If the entries' bounds contain it, show only this entry's lines.
         rest = got[at - len(want):]
         end = next((i for i, line in enumerate(rest[1:], 1)
                     if line[:1] in '@I'), len(rest)) if rest else 0
@@ -853,7 +852,7 @@ def find_difference(driver, lines, expected=None):
 
 
 def what(found):
-    """What kind of difference it is, so that shortening keeps to it."""
+    """The kind of a difference, which shortening must preserve."""
     _, want, have = found
     if any(line.startswith('!') for line in have):
         return 'stop'

@@ -59,7 +59,7 @@ class SessionOperations:
         return ok(1)
 
     def hit(self, session, name):
-        """The oldest entry of the blacklist that hits."""
+        """The oldest matching entry of the blacklist."""
         for entry in self.blacklist:
             if entry[1] == session if entry[1] else is_match(entry[2], name):
                 return entry
@@ -117,10 +117,10 @@ class SessionOperations:
     # --- Blacklist and fences ---------------------------------------------
 
     def review(self):
-        """Who is blacklisted now, after the list has changed."""
+        """Blacklists sessions after the list has changed."""
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             entry = self.hit(s.id, s.name)
-            if s.durable:  # There is no lease that could run out.
+            if s.durable:  # No lease can run out.
                 if entry:
                     self.end_session(s, 'blacklisted', False)
                 continue
@@ -210,7 +210,7 @@ class SessionOperations:
     # --- Redis ------------------------------------------------------------
 
     def redis_state(self, name):
-        """What a key is, and its hold."""
+        """The state of a key, and its hold."""
         lock = self.locks.get(name)
         if lock and len(lock.holds) == 1 and lock.holds[0].session.redis and \
                 lock.holds[0].session.user == self.user:
@@ -249,7 +249,7 @@ class SessionOperations:
         return False
 
     def redis_refusal(self, keys):
-        """Of what is as it was found."""
+        """For keys that are as they were found."""
         for key in keys:
             hold = self.redis_state(key.name)[1]
             if key.change in (SET, RENEW) and hold and hold.session.listed:
@@ -315,7 +315,7 @@ class SessionOperations:
                          int(words[i + 3]), words[i + 4], int(words[i + 5]),
                          int(words[i + 6]), int(words[i + 7]))
                 for i in range(0, len(words), 8)]
-        for count in range(len(keys) + 1):  # The first that is wrong tells.
+        for count in range(len(keys) + 1):  # The first error decides.
             if self.redis_is_bad(keys[:count]) and count or not keys:
                 return BAD
             if count and keys[count - 1].px > self.limits[TTL_LIMIT]:

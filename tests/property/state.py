@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What the model is made of: sessions, locks, holds, waits, results."""
+"""The parts of the model: sessions, locks, holds, waits, results."""
 
 import collections
 
 EXCLUSIVE, SHARED, SLOTS = 0, 1, 2
-FREE, VALUE, OTHER = 0, 1, 2  # What a key of Redis is ...
-KEEP, SET, RENEW, DELETE = 0, 1, 2, 3  # ... and what is to come of it.
+FREE, VALUE, OTHER = 0, 1, 2  # State of a Redis key ...
+KEEP, SET, RENEW, DELETE = 0, 1, 2, 3  # ... and its change.
 RedisKey = collections.namedtuple(
     'RedisKey', 'name was value change new ttl px durable')
 TTL_MAX = 4500005
 TIME_MAX = 1 << 40
 LIFE = 1 << 40
 # In the order of enum limit_key.
-LIMIT_COUNT = 10  # Without state_size, of which the model knows nothing.
+LIMIT_COUNT = 10  # Without state_size, which is not modelled.
 LIMIT_MAX = 100000000
 ANSWERED_MAX = 1024
 SPENT_MAX = 64
@@ -91,7 +91,7 @@ class Session:
         self.spent = merged
 
     def answered(self, number, result):
-        """The newest; the oldest that nobody has acknowledged goes."""
+        """Adds the newest; drops the oldest unacknowledged one."""
         kept = self.results.pop(number)
         kept[1:3] = 0, result
         self.results[number] = kept
@@ -131,7 +131,7 @@ class Result:
         self.tokens = tokens
         self.text = text
         self.place = place
-        self.check = None  # Of a deadlock: what its text must be.
+        self.check = None  # For a deadlock: the expected text.
 
     def line(self):
         tokens = '-'
@@ -156,8 +156,8 @@ def ok(count=0, token=0):
 
 
 class Cycle:
-    """What the text of a DEADLOCK may say: a way along these edges from the
-    newcomer to itself; without edges, any words. Told again, the same."""
+    """The allowed texts of a DEADLOCK: a path along these edges from the
+    newcomer to itself; without edges, any words. A repetition is the same."""
 
     def __init__(self, newcomer, edges):
         self.newcomer = newcomer
@@ -170,8 +170,8 @@ class Cycle:
         self.told = text
         if self.edges is None:
             return '->' not in text
-        # Who stands further ahead in a queue is waited for through those
-        # between, and may be named at once.
+        # A wait for a request further ahead in a queue goes through those
+        # between, but the text may name it directly.
         words = text.split(' -> ')
         is_cut = len(text) >= 390
         if is_cut:
@@ -202,7 +202,7 @@ def ranges_of(acked):
 
 
 def short(text):
-    """As a cycle names it."""
+    """The name in a cycle."""
     return '#' * 40 + '...' if text[0] == '*' else text
 
 
@@ -230,7 +230,7 @@ def wait_at(lock, session, owner):
 
 
 def holders_allow(lock, mode, slots, more=0):
-    """'more': slots that others ahead will take."""
+    """'more': slots that waits ahead will use."""
     if lock.delay and not (mode == SLOTS and lock.delay_slots):
         return False
     if mode == EXCLUSIVE:
@@ -242,7 +242,7 @@ def holders_allow(lock, mode, slots, more=0):
 
 
 def is_free(lock, mode, slots, ahead):
-    """May a request that stands behind 'ahead' have it?"""
+    """Can a request after 'ahead' be granted?"""
     if ahead and (mode == EXCLUSIVE or
                   any(wait.mode != mode for wait in ahead)):
         return False

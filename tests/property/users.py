@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Users, roles, who may do what, and quotas."""
+"""Users, roles, rights and quotas."""
 
 from state import BAD, LIMIT, SHARED, Result, ok, size
 
 LEADER, ANYONE, LOCAL = 0, 1, 2
 NAMED = ('read', 'share', 'lock', 'fence', 'kick')
 OF_CLUSTER = ('sessions', 'blacklist', 'cluster', 'backup', 'audit')
-ALONE = ('admin', 'access')  # In the role 'admin' alone.
-# In the order of enum quota_key. Of bytes the model knows only whether more are
-# asked for, so their bound is the standard or nothing.
+ALONE = ('admin', 'access')  # Only in the role 'admin'.
+# In the order of enum quota_key. The model only knows whether a request uses
+# more bytes, so their bound is the standard or nothing.
 QUOTAS = ('sessions', 'holds', 'waits', 'bytes')
 STANDARD = (10000, 100000, 10000, 64 << 20, 1000)
 BOUND_MAX = (100000000, 100000000, 100000000, 64 << 30, 100000000)
-# What the entry demands; where the name stands, behind the operation.
+# The right that an entry needs; the position of the name after the operation.
 DEMANDS = {
     'please': ('share', 4), 'note': ('share', 4), 'break': ('kick', 4),
     'fence': ('fence', 4), 'unfence': ('kick', 4),
@@ -35,7 +35,7 @@ NAME_LETTERS = set('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'
 
 
 def letters(text):
-    """The text that a word stands for."""
+    """The text that a word encodes."""
     return '' if text == '-' else '#' * size(text) if text[0] == '*' else text
 
 
@@ -55,7 +55,7 @@ class User:
 
 
 class Grant:
-    """'lock,read:abc*' or 'sessions', as an operator writes it."""
+    """'lock,read:abc*' or 'sessions', in an operator's syntax."""
 
     def __init__(self, text):
         verbs, colon, name = text.partition(':')
@@ -85,12 +85,12 @@ class Grant:
 
 
 class Users:
-    """Users, roles, who may do what, and quotas."""
+    """Users, roles, rights and quotas."""
 
     def __init__(self):
         super().__init__()
-        self.user = ANYONE  # Whose the entry is ...
-        self.denied = None  # ... and what he may not do.
+        self.user = ANYONE  # The user of the entry ...
+        self.denied = None  # ... and the right that it lacks.
         self.users = {}  # By name; number 0: removed.
         self.roles = {}  # By name: (changed, grants)
         self.built_in = {ANYONE: User(ANYONE, 'anyone'),
@@ -98,7 +98,7 @@ class Users:
         self.revoked = {}  # fingerprint: (subject, index)
 
     def found(self):
-        """What a new cluster has."""
+        """The users and roles of a new cluster."""
         token = self.base + self.index
         self.roles['observer'] = (token, [Grant('read:*'), Grant('sessions')])
         admin = self.users['admin'] = User(LOCAL + token, 'admin')
@@ -110,7 +110,7 @@ class Users:
         return next((u for u in self.users.values()
                      if u.number == number != 0), None)
 
-    # --- Who may ----------------------------------------------------------
+    # --- Rights -----------------------------------------------------------
 
     def may(self, number, verb, name='-'):
         user = self.numbered_user(number)
@@ -123,7 +123,7 @@ class Users:
                 for grant in self.roles[role][1])
 
     def cut_off(self, number):
-        """Why a user may do nothing, or None."""
+        """Why a user has no rights, or None."""
         user = self.numbered_user(number)
         if not user:
             return 'the user was removed'
@@ -135,7 +135,7 @@ class Users:
         return f"user '{user.name}' is disabled"
 
     def lacks(self, number, verb, name='-'):
-        """Why a user may not do that, or None."""
+        """Why a user lacks the right, or None."""
         if self.may(number, verb, name):
             return None
         if number == ANYONE:
@@ -157,7 +157,7 @@ class Users:
             .replace(', ...', ' ...')
 
     def demands(self, operation, words):
-        """(verb, name) for each thing that the entry needs a right to."""
+        """(verb, name) of each right that the entry needs."""
         if operation == 'acq':
             mode, is_barging, delay, hold = \
                 int(words[4]), words[8] == '1', int(words[10]), int(words[11])
@@ -173,7 +173,7 @@ class Users:
         return [(verb, words[at] if at else '-')] if verb else []
 
     def denial(self, operation, words):
-        """What the asker may not do, or None."""
+        """The right that the asker lacks, or None."""
         if operation not in BY_USERS and operation not in DEMANDS or \
                 operation in LEADER_TOO and self.user == LEADER:
             return None
@@ -195,7 +195,7 @@ class Users:
                 'holds': waits + sum(len(s.holds) for s in mine)}[key]
 
     def is_over_quota(self, **more):
-        """May the asker not have so many more? Of bytes: any."""
+        """True if this many more exceed the asker's quota. Bytes: any."""
         if self.user in (LEADER, ANYONE, LOCAL):
             return False
         bounds = dict(zip(QUOTAS, self.numbered_user(self.user).bounds))
@@ -203,10 +203,10 @@ class Users:
                    self.use(self.user, key) + count > bounds[key]
                    for key, count in more.items() if count > 0)
 
-    # --- What is changed --------------------------------------------------
+    # --- Changes ------------------------------------------------------
 
     def wait_denial(self, wait):
-        """Why its user may not wait for that any more, or None."""
+        """Why its user can no longer wait for that, or None."""
         verb = 'share' if wait.mode == SHARED and \
             not (wait.delay or wait.hold) else 'lock'
         number = wait.session.user
@@ -216,7 +216,7 @@ class Users:
             self.lacks(number, verb, wait.lock.name)
 
     def access_changed(self, numbers, is_told=False):
-        """Ends what these users wait for and may not have any more."""
+        """Ends waits of these users that are no longer allowed."""
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             if s.user not in numbers:
                 continue

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The words of a line of a script, and of the lines that are printed: bare
- * words; "-" is the empty one and "*N" one of N bytes. */
+/* The words of a script's line, and of the printed lines: bare words; "-" is
+ * the empty one and "*N" one of N bytes. */
 
 #ifndef HASP_TESTS_PROPERTY_WORDS_H
 #define HASP_TESTS_PROPERTY_WORDS_H
@@ -12,24 +12,24 @@
 
 #define WORD_MAX 256
 
-/* Those of the line that was read last; they point into it. */
+/* The words of the last line read; they point into it. */
 extern char *word[WORD_MAX];
 extern uint32_t word_count;
 
 void words_init(void);
-/* Splits the line, which must stay as long as its words are used. */
+/* Splits the line, which must remain valid while its words are used. */
 void words_read(char *line);
 
-/* Ends the run with a line that says what is wrong. */
+/* Ends the run with a line that names the error. */
 _Noreturn void wrong(const char *what);
 
-/* One of the words, as it stands, as a number, as what it stands for. Without
- * so many words the run ends. */
+/* One of the words: literally, as a number, as the text that it encodes. The
+ * run ends if the line has fewer words. */
 const char *word_text(uint32_t at);
 uint64_t word_number(uint32_t at);
 struct bytes word_bytes(uint32_t at);
 
-/* Prints them as one word; of put_text() the blanks become underscores. */
+/* Prints them as one word; put_text() replaces blanks with underscores. */
 void put(struct bytes bytes);
 void put_text(struct bytes text);
 

@@ -2,9 +2,9 @@
 
 /* The simulator: whole nodes and clients in one process on virtual time.
  *
- * sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J] [--clients
- * N] [--skip-faults LIST] [--without LIST] [--coverage] [--pairs N] [--plant]
- * [--verbose]
+ *     sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J]
+ *         [--clients N] [--skip-faults LIST] [--without LIST] [--coverage]
+ *         [--pairs N] [--plant] [--verbose]
  *
  * runs K seeds from N on, each S simulated seconds of faults, then a calm in
  * which there must be progress, then an end after which nothing may be left. A

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What one operation costs as the state grows: nothing may grow with it but by
- * a logarithm.
+/* The cost of one operation as the state grows: it may grow only
+ * logarithmically.
  *
  *     costs [SIZE,SIZE,...] [PART-OF-A-NAME ...]
  *     costs limits [PART-OF-A-NAME]      see limits.c
  *
- * Each line is one kind of operation, what grows, and how far: microseconds of
- * CPU time that an operation takes on average, and the longest entry of one. No
- * network, log or disk takes part. Where the whole size is one operation, what
- * counts is its longest entry: so long nobody else is served. */
+ * Each line is one kind of operation, the dimension that grows, and its size:
+ * the average CPU time of an operation in microseconds, and the longest entry
+ * of one. No network, log or disk is involved. If one operation covers the
+ * whole size, its longest entry matters: nobody else is served during it. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void note(struct bench *bench, uint64_t began_ns)
     bench->worst_ns = took_ns > bench->worst_ns ? took_ns : bench->worst_ns;
 }
 
-/* Applies what stands in 'command'; returns the result's code. */
+/* Applies the entry in 'command'; returns the code of the result. */
 enum result_code bench_apply_as(struct bench *bench, uint64_t user)
 {
     if (user != 0) {
@@ -425,7 +425,7 @@ void bench_acquire_two(struct bench *bench, uint64_t session, uint64_t owner,
     apply(bench);
 }
 
-/* All of them wait for two locks, of which one is free. */
+/* All of them wait for two locks, one of which is free. */
 static void fill_crowd_of(struct bench *bench, enum lock_mode mode)
 {
     bench_acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE,
@@ -446,7 +446,7 @@ static void fill_crowd_for_slots(struct bench *bench)
     fill_crowd_of(bench, LOCK_SLOTS);
 }
 
-/* Comes and goes at the one that is free, and has what is cut off done. */
+/* Acquires and releases the free lock, and has the rest of the slices done. */
 static void pass_crowd(struct bench *bench, uint64_t i)
 {
     (void)i;
@@ -469,7 +469,8 @@ static void pass_slots(struct bench *bench, uint64_t i)
     bench_sweep_all(bench);
 }
 
-/* Makes the user, and 'session_count' sessions of his; returns his number. */
+/* Makes the user, and 'session_count' sessions of that user; returns the user's
+ * number. */
 static uint64_t fill_user(struct bench *bench, uint64_t session_count)
 {
     bench->user = USER_LOCAL;
@@ -485,7 +486,7 @@ static uint64_t fill_user(struct bench *bench, uint64_t session_count)
     return user->number;
 }
 
-/* One session more waits for what another has; as an owner of its own. */
+/* One more session waits for a lock that another has, as a separate owner. */
 void bench_wait_behind(struct bench *bench, uint64_t other, uint64_t user,
                        uint64_t session, struct bytes name)
 {
@@ -503,7 +504,7 @@ void bench_wait_behind(struct bench *bench, uint64_t other, uint64_t user,
     bench->user = USER_LOCAL;
 }
 
-/* The waits of one user, in a thousand of his sessions. */
+/* The waits of one user, in a thousand sessions. */
 static void fill_disabled(struct bench *bench)
 {
     uint64_t user = fill_user(bench, 1000);
@@ -543,7 +544,7 @@ static void fill_disabled_sessions(struct bench *bench)
     }
 }
 
-/* Waits of one session, of which the second half may not stand. */
+/* Waits of one session, the second half of which loses its right. */
 static void fill_withdrawn(struct bench *bench)
 {
     uint64_t user = fill_user(bench, 1);
@@ -613,7 +614,7 @@ static void begin_reign(struct bench *bench, uint64_t i)
 
 /* --- Watches -------------------------------------------------------------- */
 
-/* Idle: no event's name begins like them. Of sizes from 8 to 72. */
+/* Idle: no event's name has these prefixes. Sizes from 8 to 72. */
 static void fill_watches(struct bench *bench)
 {
     bench->core = memory_new(sizeof *bench->core);
@@ -669,8 +670,8 @@ static void free_watches(struct bench *bench)
 
 /* --- All of them ---------------------------------------------------------- */
 
-/* 'is_once': the whole size is one operation. 'size_max': that of a default
- * limit, or what takes too long to fill; 0: none. */
+/* 'is_once': one operation covers the whole size. 'size_max': a default limit,
+ * or a size that takes too long to fill; 0: none. */
 static const struct kind {
     const char *name;
     void (*fill)(struct bench *bench);

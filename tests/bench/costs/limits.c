@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Every entry that there is (lockfsm/entry.def: one without an operation here
- * does not link) against every dimension in which a state grows, at its default
- * limit (or CAP, for the memory of the machine). While an entry is applied
- * nobody is served, on all nodes at once: none may take longer than LONGEST_NS.
+/* Every entry of lockfsm/entry.def (one without an operation here does not
+ * link) against every dimension in which a state grows, at its default limit
+ * (or CAP, for the memory of the machine). While an entry is applied no node
+ * serves anybody, so none may take longer than LONGEST_NS.
  *
- * An operation applies what leads to its entry, the entry, and what undoes it;
- * all of them count. What is left over is swept. The time is that of the
- * processor; a machine that is busy otherwise makes single ones longer, so what
- * was too long is tried again. */
+ * An operation applies the entries that prepare its entry, the entry, and those
+ * that undo it; all of them count. The rest is swept. The time is CPU time. A
+ * busy machine makes single entries longer, so a measurement that was too long
+ * is repeated. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define CAP 200000
 #define TIMES 40
 #define TRIES 5
-/* As many as a leader names at most (core/propose.c, lease/timers.c,
+/* Most items that a leader names (core/propose.c, lease/timers.c,
  * core/session/lease.c). */
 #define NAMED_MAX 1024
 #define EXPIRED_MAX 256
@@ -143,7 +143,7 @@ static void op_close(struct bench *bench, uint64_t i)
     as_user(bench);
 }
 
-/* Those that have ended are passed over, as are those that are durable. */
+/* Ended and durable sessions are skipped. */
 static void op_expire(struct bench *bench, uint64_t i)
 {
     uint64_t sessions[EXPIRED_MAX];
@@ -315,7 +315,7 @@ static void op_wait_timeout(struct bench *bench, uint64_t i)
     give_back(bench, BUSY);
 }
 
-/* Takes a hold away uncleanly, so that the lock is closed, and opens it. */
+/* Ends a hold uncleanly, so that the lock is closed, and opens it. */
 static void op_hold_over(struct bench *bench, uint64_t i)
 {
     struct bytes name = bench_numbered(bench, "over/", i);
@@ -630,7 +630,7 @@ static void begin_new_life(struct bench *bench, uint64_t quarantine_ms)
     as_leader(bench);
 }
 
-/* What a restore has kept. */
+/* What a restore keeps. */
 static void fill_kept(struct bench *bench)
 {
     fill_durable_readers(bench);
@@ -643,7 +643,7 @@ static void fill_kept(struct bench *bench)
 static const struct dimension {
     const char *name;
     void (*fill)(struct bench *bench);
-    uint64_t size; /* Where there is no such limit. */
+    uint64_t size; /* If there is no such limit. */
     bool has_limit;
     enum limit_key limit;
 } dimensions[] = {
@@ -684,7 +684,7 @@ static uint64_t size_of(const struct dimension *dimension)
     return size < CAP ? size : CAP;
 }
 
-/* The longest entry, of several tries the least. */
+/* The longest entry; the minimum of several tries. */
 static uint64_t longest_of(struct bench *bench, op_fn *run, uint64_t *at)
 {
     uint64_t least = UINT64_MAX;
@@ -731,8 +731,8 @@ static int measure(const struct dimension *dimension)
     return bad;
 }
 
-/* The end of a quarantine in which somebody waits for each lock. It ends once,
- * so each try has a state of its own. */
+/* The end of a quarantine with a wait for each lock. It ends once, so each try
+ * has a new state. */
 static int measure_quarantine(void)
 {
     uint64_t least = UINT64_MAX;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the load generators for other lock services share: the command line, the
- * clock, latencies, and the one line that they print. Nothing of hasp is linked
- * in. */
+/* Shared by the load generators for other lock services: the command line, the
+ * clock, latencies, and the printed line. They do not link hasp. */
 
 #ifndef HASP_TESTS_BENCH_PEERS_MEASURE_H
 #define HASP_TESTS_BENCH_PEERS_MEASURE_H
@@ -16,16 +15,16 @@
 
 #define SERVER_MAX 16
 #define WARM_UP_NS 500000000u
-/* For each second; more are counted, but not kept. */
+/* For each second; more are counted, but not stored. */
 #define SAMPLES_PER_SECOND 500000
 
 struct measure {
-    bool is_handover; /* One lock for all; else each client has its own. */
+    bool is_handover; /* One lock for all; otherwise each client has its own. */
     uint32_t clients;
     double seconds;
     const char *server[SERVER_MAX];
     uint32_t server_count;
-    uint64_t begin_ns; /* Of what is measured. */
+    uint64_t begin_ns; /* Start of the measurement. */
     uint64_t end_ns;
     uint64_t cycles;
     uint32_t *sample_us;
@@ -60,14 +59,14 @@ static inline struct measure measure_of(int argc, char **argv)
     return measure;
 }
 
-/* All clients are ready: from half a second later on it counts. */
+/* All clients are ready: counting starts half a second later. */
 static inline void measure_begin(struct measure *measure)
 {
     measure->begin_ns = now_ns() + WARM_UP_NS;
     measure->end_ns = measure->begin_ns + (uint64_t)(measure->seconds * 1e9);
 }
 
-/* An acquisition that was begun at 'asked_ns' is answered. */
+/* An acquisition that began at 'asked_ns' was answered. */
 static inline void measure_acquired(struct measure *measure, uint64_t asked_ns)
 {
     uint64_t now = now_ns();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A server that only parses and answers: what the sockets of this machine
- * allow. It speaks as much of hasp's protocol as tests/bench/bench.c asks for,
- * and has neither locks nor a disk nor a log.
+/* A server that only parses and answers: the limit of this machine's sockets.
+ * It implements the part of hasp's protocol that tests/bench/bench.c uses,
+ * without locks, disk or log.
  *
  *     null_server PORT [FOLDER]
  *
- * With the folder of a node's certificate it speaks TLS alone, as a node does
- * to its clients. */
+ * With the folder of a node's certificate it accepts only TLS, as a node does
+ * from its clients. */
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -58,7 +58,7 @@ static void answer(struct conn *conn, const struct resp_request *request)
     }
 }
 
-/* What has come, as plain bytes; false: it is no TLS, or its end. */
+/* Received bytes, decrypted; false: not TLS, or its end. */
 static bool decipher(struct conn *conn, struct bytes cipher)
 {
     int status = tls_feed(conn->tls, cipher);
@@ -75,7 +75,7 @@ static bool decipher(struct conn *conn, struct bytes cipher)
     return status == HASP_EMORE;
 }
 
-/* Waits for bytes and appends them; false at the end of the connection. */
+/* Waits for bytes and appends them; false when the connection has ended. */
 static bool receive(struct conn *conn)
 {
     static uint8_t cipher[FRAME_SIZE_MAX];
@@ -89,7 +89,7 @@ static bool receive(struct conn *conn)
            (conn->tls == NULL || decipher(conn, bytes_of(cipher, (size_t)got)));
 }
 
-/* Sends the output; false if it cannot be. */
+/* Sends the output; false on failure. */
 static bool reply(struct conn *conn)
 {
     struct buffer *out = &conn->output;
@@ -108,7 +108,7 @@ static bool reply(struct conn *conn)
     return true;
 }
 
-/* False at the end of the connection. */
+/* False when the connection has ended. */
 static bool serve(struct conn *conn)
 {
     struct resp_request request;

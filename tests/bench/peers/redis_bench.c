@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Locks of Redis: SET key value NX PX, and the script that deletes the key if
- * it still has the value. With several servers Redlock: all are asked at once,
- * a majority decides, and who has none gives back what he got. Who waits tries
- * again after a millisecond, and up to one more.
+ * it still has the value. With several servers it is Redlock: the client asks
+ * all at once, a majority decides, and a client without a majority releases
+ * what it got. A waiting client retries after one to two milliseconds.
  *
- * All clients live in this one thread on epoll; each has a connection to each
+ * All clients run in one thread on epoll; each has a connection to each
  * server. */
 
 #include <errno.h>
@@ -37,9 +37,9 @@ struct client {
     uint32_t number;
     enum state state;
     struct link link[SERVER_MAX];
-    uint32_t left;     /* Answers that have yet to come. */
-    uint32_t got;      /* Of them those that said yes. */
-    uint64_t asked_ns; /* Since when it wants the lock. */
+    uint32_t left;     /* Outstanding answers. */
+    uint32_t got;      /* Positive answers. */
+    uint64_t asked_ns; /* Start of the attempts to get the lock. */
     uint64_t retry_ns;
     uint64_t sequence;
 };
@@ -85,7 +85,7 @@ static void send_words(int fd, int count, const char *const *word)
     }
 }
 
-/* One answer: nothing else is under way on a connection, and all answers are
+/* One answer: a connection has one request at a time, and all answers are
  * shorter than a segment. */
 static void receive(int fd, char line[256])
 {

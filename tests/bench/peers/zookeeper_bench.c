@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Locks of ZooKeeper by its C client, after the recipe of its documentation: an
- * ephemeral sequential node; the children; who is first has the lock, the
- * others watch the one before them; to give back is to delete the node.
+ * ephemeral sequential node; the children; the first has the lock, the others
+ * watch the one before them; deleting the node releases the lock.
  *
- * All sessions live in this one thread, on the client without threads. */
+ * All sessions run in one thread, on the client without threads. */
 
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -16,7 +16,7 @@
 #include "tests/bench/peers/measure.h"
 
 #define SESSION_MS 30000
-/* Each session is looked at for its timers so often. */
+/* Interval of the check of each session's timers. */
 #define TEND_NS 500000000u
 
 struct client {
@@ -65,7 +65,7 @@ static void predecessor_looked_at(int status, const struct Stat *stat,
 {
     (void)stat;
     if (status == ZNONODE) {
-        look((struct client *)data); /* It has gone meanwhile. */
+        look((struct client *)data); /* It has disappeared meanwhile. */
     } else {
         must(status, "exists");
     }
@@ -151,7 +151,7 @@ static void session_changed(zhandle_t *zookeeper, int type, int state,
     }
 }
 
-/* Lets the client do what is due, and sees to it that it is woken for more. */
+/* Lets the client do what is due, and schedules its next wakeup. */
 static void tend(int epoll, struct client *client, int events)
 {
     struct timeval until;
