@@ -496,7 +496,7 @@ goals: all $(B)/bench $(B)/null_server ## what docs/performance.md promises, mea
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 FORMATTER := 14
 .PHONY: format lint lint-format lint-layers lint-outcomes lint-circles \
-    lint-tidy lint-mutants
+    lint-tidy lint-mutants lint-words
 format: ## clang-format in place
 	clang-format -i $(FORMATTED)
 lint: lint-format lint-layers lint-outcomes lint-circles lint-tidy \
@@ -519,6 +519,8 @@ lint-tidy:
 	tools/tidy.py
 lint-mutants:
 	tools/mutants.py --applies
+lint-words:
+	tools/words.py
 
 .PHONY: mutants
 mutants: ## plants the bugs of tests/mutants and sees each caught (T=part of a name)
