@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Starts a throw-away cluster of three nodes and prints what it can do: cycles
+# Starts a temporary cluster of three nodes and measures it: cycles
 # of acquire and release, hand-overs of one contended lock, idle sessions.
 #
 #     tools/bench.sh BUILD [SECONDS]      TLS=1: with TLS on all ports

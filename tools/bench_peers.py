@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The same work for hasp and for others, side by side on this machine.
+"""Runs the same work on hasp and on other systems, on this machine.
 
 Starts three nodes of hasp, three with TLS, a Redis that flushes each write,
 five of them for Redlock, three nodes of etcd and of ZooKeeper, and a server
 that only parses and answers, all on loopback with their data in one folder.
 Then each of them in turn does each piece of work for some seconds, all that
-several times over, so that what else happens on the machine hits all alike.
+several times, so that other load on the machine affects all alike.
 
     tools/bench_peers.py BUILD [--rounds 3] [--seconds 2] [--write]
-    tools/bench_peers.py BUILD --install     what is missing, by apt, and what
-                                             is to be compiled
+    tools/bench_peers.py BUILD --install     installs what is missing, by apt,
+                                             and compiles the rest
 
-With --write the tables of docs/benchmarks.md and its picture are made anew.
-`make bench-peers` does both within eight minutes.
+With --write it rewrites the tables and the picture of docs/benchmarks.md.
+`make bench-peers` does both in eight minutes.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def die(text):
     sys.exit(f'bench_peers: {text}')
 
 
-# --- What is needed -----------------------------------------------------------
+# --- Dependencies -------------------------------------------------------------
 
 def missing():
     listed = subprocess.run(
@@ -63,7 +63,7 @@ def missing():
 
 
 def install():
-    """Services that these packages start are stopped: ours run elsewhere."""
+    """Stops the services that these packages start: ours run elsewhere."""
     todo = missing()
     if todo:
         install_only(todo)
@@ -94,7 +94,7 @@ def compile_one(folder, name, *libraries):
 
 
 def compile_all(folder):
-    """The generators that need what only this measurement needs."""
+    """Builds the generators that need libraries only for this measurement."""
     compile_one(folder, 'redis_bench')
     compile_one(folder, 'zookeeper_bench', '-lzookeeper_st')
     source = f'{PEERS}/etcd_bench.go'
@@ -108,7 +108,7 @@ def compile_all(folder):
 # --- The servers --------------------------------------------------------------
 
 class Servers:
-    """All processes, in one folder; ended by their ids."""
+    """All processes, in one folder; they are stopped by pid."""
 
     def __init__(self, build, folder):
         self.build = build
@@ -294,7 +294,7 @@ def open_loop(build, servers, seconds):
     return json.loads(told)
 
 
-# --- What is told -------------------------------------------------------------
+# --- Output -------------------------------------------------------------------
 
 def milliseconds(us):
     return f'{us / 1000:.3g}' if us < 100000 else f'{us / 1000:.0f}'

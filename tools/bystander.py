@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""How a bystander fares while 300 connections flood a cluster with one request.
+"""Measures a bystander while 300 connections flood a cluster with one request.
 
     tools/bystander.py                       every command, every HTTP route
     tools/bystander.py PING LOCK.HISTORY     these, as a stranger
@@ -9,11 +9,11 @@
 For each request and each kind of client (--as) 300 connections send it to all
 three nodes of a cluster as fast as they can, without waiting for answers. The
 bystander has a session of 2 s at each node and sends KEEP ten times a second;
-another bystander does so at a node that nobody floods, which says how noisy the
-machine is. Told are the 99th percentile and the longest of both, in ms, new
+another bystander does so at an idle node, which shows how noisy the
+machine is. It prints the 99th percentile and the maximum of both, in ms, new
 terms and lost sessions.
 
-Exit code 1: a session was lost, a term has begun, or the bystander's p99 is
+Exit code 1: a session was lost, a new term began, or the bystander's p99 is
 above 500 ms and above ten times that of the other one.
 """
 
@@ -42,10 +42,10 @@ PERIOD_S = 0.1
 BOUND_MS = 500.0
 NOISE = 10
 CHUNK = 64 << 10
-# Who floods: one that has not said who it is, a user without rights, one that
+# The flooding client: an unauthenticated one, a user without rights, one that
 # may use the locks flood/*.
 KINDS = ("stranger", "none", "few")
-# What stands for an operand, in the words of COMMAND DOCS; others are "1".
+# Values for operands, by their names in COMMAND DOCS; others are "1".
 OPERANDS = {
     "name": "flood/a",
     "lock": "flood/a",
@@ -62,7 +62,7 @@ OPERANDS = {
     "cursor": "0",
     "ms": "1000",
 }
-# What the arguments' text does not tell.
+# Arguments that the documentation does not describe.
 WHOLE = {
     "AUTH": ["AUTH", "x", "y"],
     "COMMAND": ["COMMAND", "DOCS"],
@@ -85,7 +85,7 @@ class Flooder:
     def __init__(self, port, prelude, chunk):
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
         self.socket.sendall(prelude)
-        # Whoever sends more than 16 KiB before it is known is refused.
+        # A client that sends more than 16 KiB before it authenticates is refused.
         seen = b"+OK" if b"AUTH" not in prelude else b""
         while b"+OK" not in seen:
             some = self.socket.recv(4096)
@@ -103,7 +103,7 @@ class Flooder:
 
 
 def flood(ports, count, prelude, chunk, pipe):
-    """Sends until the pipe is closed, and says what it has sent and read."""
+    """Sends until the pipe is closed, and returns what it has sent and read."""
     poll = select.epoll()
     flooders = {}
     told = {"sent": 0, "read": 0, "closed": 0}
@@ -210,7 +210,7 @@ def leader_of(node):
 
 
 def terms(cluster):
-    """The term, once all nodes agree on it and on who leads."""
+    """The term, once all nodes agree on it and on the leader."""
 
     def find():
         seen = {leader_of(node) for node in cluster.nodes}
@@ -224,7 +224,7 @@ def terms(cluster):
 
 
 def measure(cluster, control, ports, prelude, chunk, seconds, secret=None):
-    """Floods 'ports'; what came of it, in one dict."""
+    """Floods 'ports'; returns the results in one dict."""
     before = terms(cluster)
     crowd = [Bystander(node, secret) for node in cluster.nodes]
     other = Bystander(control.nodes[0])
@@ -277,7 +277,7 @@ def repeated(one):
 
 
 def judge(row):
-    """What is wrong, or None."""
+    """The violation, or None."""
     if row["lost"]:
         return "sessions lost: %d" % row["lost"]
     if row["terms"]:
@@ -287,7 +287,7 @@ def judge(row):
     return None
 
 
-# --- What is sent -------------------------------------------------------------
+# --- Requests -----------------------------------------------------------------
 
 
 def pairs(flat):
@@ -295,7 +295,7 @@ def pairs(flat):
 
 
 def operands(arguments):
-    """Those that must be given; of alternatives the first."""
+    """The required arguments; the first of alternatives."""
     words = []
     for argument in map(pairs, arguments):
         if "optional" in map(text, argument.get("flags", [])):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Checks that no more than three files call each other in a circle, and that
-what no other file uses is static.
+functions that no other file uses are static.
 
-Reads the calls out of built objects: the relocations of their code, and of
-their data, since a table of functions is called, too. Files that call each
-other in a circle can only be understood together. The circles that are left
-stand in the table below, each with its reason; a new one, or one that has
-grown, is an error, and so is one that has gone or shrunk and still stands
+Reads the calls from built objects: the relocations of their code, and of
+their data, since functions are also called through tables. Files that call each
+other in a circle can only be understood together. The remaining circles
+are in the table below, each with its reason; a new one, or one that has
+grown, is an error, and so is one that has shrunk or vanished but is still
 there.
 
     tools/circles.py BUILD      e.g. tools/circles.py build/check
@@ -21,7 +21,7 @@ import sys
 
 FILES_MAX = 3
 
-# A file of the circle: how many there are, and why they are not untied yet.
+# A file of the circle: the number of files, and why it still exists.
 KNOWN = {
 }
 
@@ -35,7 +35,7 @@ def objects(build):
 
 
 def read(build):
-    """Who calls whom, by file; and which functions no other file uses."""
+    """The calls between files; and the functions that no other file uses."""
     defined, calls, uses = {}, {}, {}
     for name, path in objects(build):
         out = subprocess.run(['nm', '--defined-only', path],
@@ -65,7 +65,7 @@ def read(build):
 
 
 def used_elsewhere():
-    """The words of tests and of what is for users, who use functions, too."""
+    """The words of tests and of code for users, which use functions, too."""
     words = set()
     for pattern in ('tests/**/*.[ch]', 'examples/**/*.c', 'include/**/*.h'):
         for path in glob.glob(pattern, recursive=True):
@@ -108,7 +108,7 @@ def main():
     for symbol, name in sorted(lonely.items()):
         with open(name + '.c', encoding='utf-8') as file:
             is_written = re.search(rf'\b{symbol}\b', file.read())
-        if is_written and symbol not in others:  # No macro has made it.
+        if is_written and symbol not in others:  # Not made by a macro.
             problems += 1
             print(f'{name}.c: no other file uses {symbol}(): make it static')
     for part in circles(graph):

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Sums up what gcov says of a coverage build: lines run of all, by folder.
+# Sums up gcov's results of a coverage build: executed lines, by folder.
 set -eu
 build=$1
 find "$build" -name '*.gcda' | while read -r data; do

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# A real three-node cluster through its paces: a lock is taken, another client
-# queues, the leader is killed with -9, the lock and the queue are still there,
+# Demonstrates a three-node cluster: a client acquires a lock, another client
+# queues, the leader is killed with -9, the lock and the queue survive,
 # the next holder gets a larger token, the killed node comes back and catches
-# up. Ends by itself, with a failure if anything is not as it says.
+# up. It exits by itself, with a failure if a step fails.
 set -eu
 cd "$(dirname "$0")/.."
 build=$PWD/build/release
@@ -53,8 +53,8 @@ until_true()
         sleep 0.02
     done
 }
-# Below the ports that the kernel gives to connections of its choice (from 32768
-# on), one of which may be in use without anybody listening.
+# Below the kernel's range of ephemeral ports (from 32768
+# on), which can be in use without a listener.
 free_port()
 {
     local port=$((12000 + RANDOM % 18000)) i
@@ -122,7 +122,7 @@ say "the second client held it with token $next, above $token"
 haspd --config "$dir/n$first/haspd.conf" 2>> "$dir/n$first/haspd.log" &
 restarted=$!
 say "node $first is started again"
-# Whether all nodes are there and have applied as much as one another.
+# True if all nodes are up and have applied the same index.
 caught_up()
 {
     local applied

@@ -1,24 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Installs what hasp needs to build and to test, on Debian 12 and 13.
+# Installs the dependencies of hasp's build and tests, on Debian 12 and 13.
 #
-#   tools/deps.sh build   install what the build lacks, as root or with sudo
-#   tools/deps.sh         also what the tests lack
-#   tools/deps.sh deb     what the build and the packages lack (make deb, repo,
+#   tools/deps.sh build   those of the build, as root or with sudo
+#   tools/deps.sh         also those of the tests
+#   tools/deps.sh deb     those of the build and the packages (make deb, repo,
 #                         release, test-deb)
-#   tools/deps.sh image   that, and what the image and the manifests for
-#                         Kubernetes lack (make image, test-image,
+#   tools/deps.sh image   also those of the image and the manifests for
+#                         Kubernetes (make image, test-image,
 #                         test-kubernetes)
 #   tools/deps.sh check [build | deb | image]
 #                         exit 0 if nothing is missing (quick, changes nothing)
 #
-# promtool, which tests packaging/alerts.yml, is a package of its own in Debian
-# 13. In 12 it stands in that of Prometheus, with a service and 100 MB. It alone
-# is taken out, to build/.
+# promtool, which tests packaging/alerts.yml, is a separate package in Debian
+# 13. In 12 it is part of Prometheus, with a service and 100 MB. Only promtool
+# is extracted, to build/.
 #
-# libraft 0.22 stands in bookworm-backports. Its source is derived from the
-# mirrors that this machine already uses, so that no host is named here.
+# libraft 0.22 is in bookworm-backports. Its address is derived from the
+# mirrors that this machine uses, so no host is named here.
 set -eu
 
 build='gcc make patch pkg-config libraft-dev libuv1-dev liblmdb-dev
@@ -50,7 +50,7 @@ missing()
         grep -qx "$package" "$have" || printf '%s ' "$package"
     done
     if [ "$purpose" = test ]; then
-        # Comes with Node.js where that is not Debian's.
+        # Included in Node.js if that is not Debian's.
         command -v npm >/dev/null || printf 'npm '
         command -v promtool >/dev/null || [ -x $promtool ] ||
             printf 'promtool '
@@ -110,7 +110,7 @@ take_promtool()
     return $taken
 }
 
-# Needs no root, if the mirrors' lists are there.
+# Needs no root if the mirrors' lists exist.
 if [ "$todo" = 'promtool ' ] && take_promtool; then
     exit 0
 fi

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A cluster of `hasp dev` for measurements, and what it takes to ask it."""
+"""A cluster of `hasp dev` for measurements, and functions to query it."""
 
 import os
 import socket
@@ -91,7 +91,7 @@ def has_ended(pid):
 
 
 class SlowDisk:
-    """What nodes with such a disk have in their environment. They are founded
+    """The environment of nodes with such a disk. They are founded
     while it is fast."""
 
     def __init__(self, build, flush_ms, folder):
@@ -114,7 +114,7 @@ class SlowDisk:
 
 
 def tls_as(folder, user):
-    """To the nodes of a secure cluster, as this user."""
+    """Connects to the nodes of a secure cluster, as this user."""
     context = ssl.create_default_context(cafile=f'{folder}/certs/ca.crt')
     context.check_hostname = False
     context.load_cert_chain(f'{folder}/certs/user-{user}/client.crt',
@@ -123,7 +123,7 @@ def tls_as(folder, user):
 
 
 class DevCluster:
-    """Nodes with the default settings on ports of their own."""
+    """Nodes with the default settings on their own ports."""
 
     def __init__(self, build, count=3, flush_ms=0, is_secure=False):
         self.build = build
@@ -146,7 +146,7 @@ class DevCluster:
             stderr=subprocess.DEVNULL, env=self.disk.environment)
 
     def open_metrics(self):
-        """A secure cluster, made and stopped; its metrics are told to all."""
+        """A secure cluster, created and stopped; its metrics are public."""
         self.command.append('--secure')
         self.start()
         self.dev.stdout.readline()
@@ -182,7 +182,7 @@ class DevCluster:
         os.kill(self.pids[number - 1], sent)
 
     def restart(self, number):
-        """It has been told to end."""
+        """It was asked to stop."""
         if number in self.again:
             self.again[number].wait()
         until(lambda: has_ended(self.pids[number - 1]))

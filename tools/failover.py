@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures failover: ends the leader and times until another serves.
+"""Measures failover: stops the leader and times until another one serves.
 
 A three-node cluster of `hasp dev` with its default settings; a client at a
-follower asks for a new lock again and again. What is told is the time from the
-leader's end to the first acquisition that the cluster answers, for each, and the
-median and the maximum. --by says how it ends: KILL (as if it crashed), STOP (it
-falls silent, its connections stay), TERM (it hands over first). It is started,
-or goes on, before the next. With --flush each flush of the nodes' disks takes so
+follower acquires new locks repeatedly. It prints the time from the
+leader's end to the first acquisition that the cluster answers, for each run, the
+median and the maximum. --by is the kind of end: KILL (as if it crashed), STOP (it
+falls silent, its connections stay), TERM (it transfers first). It is restarted
+or continued before the next run. With --flush each flush of the nodes' disks takes this
 many milliseconds (by a library that is preloaded, tests/cluster/slow_disk.c).
 
     tools/failover.py BUILD [TIMES] [--by KILL|STOP|TERM] [--flush MS]
@@ -23,7 +23,7 @@ from dev_cluster import DevCluster, acquire, status, until
 
 
 def run(cluster, count, by, is_told=True):
-    """How long each took, in seconds."""
+    """The durations, in seconds."""
     times = []
     for turn in range(count):
         leader = cluster.leader()
@@ -42,7 +42,7 @@ def run(cluster, count, by, is_told=True):
             cluster.send(leader, signal.SIGCONT)
         else:
             cluster.restart(leader)
-        # Links that were up for less than a second are dialled with pauses.
+        # Links that were up for less than a second are redialled with pauses.
         time.sleep(1.5)
     return times
 

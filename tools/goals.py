@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The goals of docs/performance.md, measured anew.
+"""Measures the goals of docs/performance.md.
 
 Three nodes of hasp, three of the version that the goals were set against, a Redis
 that flushes each write, and a server that only parses and answers take turns with
-the same work, so that what else happens on the machine hits all alike; then
-leaders end in three ways, and what holds up the loop is looked for. Prints the
-table; with --write docs/performance.md has it. Six minutes, on a machine that does
-nothing else.
+the same work, so that other load on the machine affects all alike; then
+leaders end in three ways, and delays of the loop are measured. Prints the
+table; with --write, updates docs/performance.md. It takes six minutes, on a machine
+that is otherwise idle.
 
     tools/goals.py BUILD [--rounds 4] [--ends 25] [--locks 300000] [--write]
     tools/goals.py BUILD --install    Redis by apt, if it is missing, and the
@@ -33,14 +33,14 @@ import failover
 import stalls
 from dev_cluster import DevCluster
 
-# Before the log was written by a thread, and before failovers were hurried.
+# Before the log had a writer thread, and before failovers were made faster.
 BEFORE = 'b24090e'
-# By which program of it a package is known to be there; what then was built with.
+# The program by which a package is recognized; the packages of the earlier build.
 NEEDS = {'redis-server': 'redis-server', 'protoc-c': 'protobuf-c-compiler'}
 PAGE = 'docs/performance.md'
 SECONDS = 1
 ELECTION_MS = 600
-# Kind, clients, connections (0: each its own), and who takes turns with it.
+# Kind, clients, connections (0: each its own), and the systems that take turns.
 WORK = [('cycle', 1, 0, ('hasp', 'Redis')),
         ('cycle', 64, 0, ('hasp', 'Redis', 'null server')),
         ('cycle', 256, 0, ('hasp',)),
@@ -56,7 +56,7 @@ def die(text):
     sys.exit(f'goals: {text}')
 
 
-# --- What is needed -----------------------------------------------------------
+# --- Dependencies -------------------------------------------------------------
 
 def before(build):
     return f'{build}/before/build/release'
@@ -121,7 +121,7 @@ class Rates:
                 '--seconds', str(seconds), *more]
 
     def measure(self, rounds):
-        for system in self.servers.of:  # One may still elect its leader.
+        for system in self.servers.of:  # One may still be electing its leader.
             bench_peers.run(self.command(system, 'cycle', 1, 0, 0.2), 30)
         for turn in range(rounds):
             for kind, clients, connections, systems in WORK:
@@ -141,7 +141,7 @@ class Rates:
             (int(figures[1]), float(cpu[1]) if cpu else None))
 
     def ratio(self, other, *work):
-        """Of hasp to another: the median over the rounds."""
+        """The ratio of hasp to another: the median over the rounds."""
         pairs = zip(self.found[('hasp', *work)], self.found[(other, *work)])
         return statistics.median(ours[0] / max(1, its[0])
                                  for ours, its in pairs)
@@ -158,8 +158,8 @@ class Rates:
 # --- The table ----------------------------------------------------------------
 
 class Row:
-    """One goal. 'excess': how many times as much as the goal allows was found;
-    'why': what is known of the reason, for when it is missed."""
+    """One goal. 'excess': the result as a multiple of the goal;
+    'why': the known reason, if it is missed."""
 
     def __init__(self, goal, measured, excess, command, why):
         self.what, self.goal = goal
@@ -289,7 +289,7 @@ def measure(options):
 
 
 def flush_ms(count=200):
-    """How long the disk takes for 4 KiB as the log is written: (median, max)."""
+    """Time of the disk for 4 KiB, written as the log is: (median, max)."""
     took = []
     with tempfile.NamedTemporaryFile(prefix='goals-') as file:
         os.posix_fallocate(file.fileno(), 0, 4096)

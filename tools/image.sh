@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Makes the container image, build/packages/hasp-VERSION-image.tar, an archive
-# of the OCI's layout, of the Debian packages there (tools/package.sh deb) and
-# of the libraries that these depend on. There is no daemon, no shell in the
-# image, and nothing that is not needed to run; docs/image.md describes it.
+# Builds the container image, build/packages/hasp-VERSION-image.tar, an archive
+# in the OCI layout, from the Debian packages there (tools/package.sh deb) and
+# the libraries that they depend on. There is no daemon, no shell in the
+# image, and nothing that is not needed at run time; docs/image.md describes it.
 #
 #   tools/image.sh             the archive
-#   tools/image.sh root FOLDER the root alone, FOLDER/root.tar, for
+#   tools/image.sh root FOLDER only the root, FOLDER/root.tar, for
 #                              packaging/image/Containerfile
 #
-# The libraries come from the mirrors that apt of this machine uses, of the same
+# The libraries come from the mirrors of this machine's apt, for the same
 # release; libraft of Debian 12 from its backports. HASP_OUT is another folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ need()
         die "$1 is missing; install it by: make deps-image"
 }
 
-# Lines for sources.list, of the mirrors that apt here knows.
+# Lines for sources.list, with the mirrors of this machine's apt.
 sources()
 {
     apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' \
@@ -45,7 +45,7 @@ sources()
         }' | sort -u
 }
 
-# The libraries that the two packages depend on, as apt takes them.
+# The libraries that the two packages depend on, as apt names them.
 libraries()
 {
     local raft=libraft0
@@ -56,7 +56,7 @@ libraries()
         sed "s|^libraft0\$|$raft|" | sort -u | paste -sd,
 }
 
-# What is added to the libraries; $1 is the root. mmdebstrap runs it.
+# Adds the rest to the libraries; $1 is the root. mmdebstrap runs it.
 fill()
 {
     local root=$1 package

@@ -95,7 +95,7 @@ def render(folder):
 
 
 def test():
-    """Everything renders, and each document is valid."""
+    """Checks that everything renders, and that each document is valid."""
     check()
     work = os.path.join(TOP, 'build', 'kubernetes')
     os.makedirs(work, exist_ok=True)
@@ -113,7 +113,7 @@ def test():
         assert count == text.count('\nkind: ') + text.startswith('kind: '), (
             folder, count)
         print('%s: %d documents' % (os.path.relpath(folder, FOLDER), count))
-    # Kinds and required members are checked; a key that nobody knows is not.
+    # Checks kinds and required members; unknown keys are not detected.
     for old, new in (('replicas: 3', 'replicas: three'),
                      ('containerPort: 7420', 'containerPort: client'),
                      ('maxUnavailable: 1', 'maxUnavailable: [1]')):
@@ -124,7 +124,7 @@ def test():
 
 
 def validate(work, text, quiet=False):
-    """How many documents are valid; None if one is not."""
+    """The number of valid documents; None if one is invalid."""
     done = subprocess.run(
         ['node', 'validate.mjs'], cwd=work, input=documents(text), text=True,
         capture_output=True, timeout=120, check=False)
@@ -135,7 +135,7 @@ def validate(work, text, quiet=False):
 
 def documents(text):
     """As JSON, so that Node.js needs no YAML."""
-    import yaml  # Of the system; the quick parts do without.
+    import yaml  # A system package; the quick parts do not need it.
     return json.dumps(list(yaml.safe_load_all(text)))
 
 

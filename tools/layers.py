@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks who includes whom, and that pure objects call nothing impure.
+"""Checks the includes between rooms, and that pure objects call nothing impure.
 
 The table below is the architecture (ARCHITECTURE.md explains it). A change of
 it is a design decision. The first part reads #include lines; the second reads
@@ -36,8 +36,8 @@ ROOMS = [
     ('raft', r'raft/', 'base', 'raft', True),
     ('storage', r'storage/', 'base', '', False),
     ('net', r'net/', 'base net/frame net/tls', 'uv', False),
-    # A wing sees of core what its handlers need, not what core is made of.
-    # Core sees nothing of its wings: it is handed their table (core_new()).
+    # A wing sees the part of core that its handlers need, not its internals.
+    # Core includes nothing of its wings: core_new() receives their table.
     ('core/commands', r'core/commands/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
      'core/state.h core/conn.h core/command.h core/dispatch.h core/authorize.h '
@@ -58,7 +58,7 @@ ROOMS = [
     ('core', r'core/',
      'base base/sha lease/rules lockfsm lease raft net/resp net/frame '
      'storage/table.h storage/snapshot.h', '', True),
-    # Requests of HTTP as requests of clients; of core what all its users see.
+    # HTTP requests as client requests; it sees only core's public headers.
     ('http', r'http/',
      'base base/sha net/resp net/http core/core.h core/options.h',
      'jansson', False),
@@ -67,9 +67,9 @@ ROOMS = [
      'core/commands/table.h http include', 'uv jansson', False),
     # hasp_uv.h goes with hasp.h; neither includes anything of ours.
     ('include', r'include/', '', '', False),
-    # What users would write: system includes (<hasp/hasp.h>) only.
+    # As users write it: only system includes (<hasp/hasp.h>).
     ('examples', r'examples/', '', 'uv', False),
-    # What a client decides, without I/O; the drivers stand on it.
+    # The client's decisions, without I/O; the drivers use it.
     ('client/session_fsm',
      r'client/(client_request|cluster_conn|cluster_conn_member|credentials'
      r'|endpoints|hold|known_cluster|operation|operation_words|query|reply'
@@ -95,7 +95,7 @@ LIBRARIES = {
     'microhttpd.h': 'microhttpd', 'cmocka.h': 'cmocka',
 }
 
-# What a pure object must not call. snprintf and abort are fine; check_failed
+# Symbols that a pure object must not call. snprintf and abort are fine; check_failed
 # and the log's sink are base's business.
 IMPURE = set('''
 time clock_gettime gettimeofday clock nanosleep usleep sleep rand random
@@ -153,7 +153,7 @@ def check_includes(path):
 
 
 def check_pure(build):
-    """Reads the objects' undefined symbols; tells how many were read."""
+    """Reads the objects' undefined symbols; returns how many were read."""
     seen = 0
     for path in sorted(glob.glob('**/*.c', recursive=True)):
         room = room_of(path)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures what dead members cost a cluster that is lightly loaded.
+"""Measures the cost of dead members in a lightly loaded cluster.
 
-One client at the leader asks for a lock and gives it back, a change every 100
-ms and a little, so that its phase to the heartbeats wanders. What is told is
-how long a change takes, with all members and with a minority killed: 1 of 3,
+One client at the leader acquires and releases a lock, a change every 100
+ms and a little, so that its phase to the heartbeats drifts. It prints
+the time of a change, with all members and with a minority killed: 1 of 3,
 2 of 5.
 
     tools/minority.py BUILD [CHANGES]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Plants each bug of tests/mutants and sees it caught.
+"""Plants each bug of tests/mutants and checks that it is caught.
 
 A mutant has a body, the lines that it changes (tools/mutants_plant.py), and a
 head: What (the bug), Why (what it would cost a
@@ -58,8 +58,8 @@ import mutants_draw
 import mutants_plant
 
 CPU_SECONDS = 60
-WALL_SECONDS = 900  # Where others use the machine as well.
-ASAN_SECONDS = 2  # Slower tests are not tried under the sanitizers.
+WALL_SECONDS = 900  # If others use the machine as well.
+ASAN_SECONDS = 2  # Slower tests do not run under the sanitizers.
 MEMORY_SIZE_MAX = 4 << 30
 TREE = 'build/mutants'
 PAGE = 'docs/correctness.md'
@@ -70,10 +70,10 @@ ORACLES = 'tests/sim/sim_oracles.h'
 ORACLES_PAGE = 'tests/sim/README.md'
 INTERRUPTS = 'interrupts/'  # On real processes, by their clients' own tests.
 SIM = 'sim 20'
-SIM_REACH = 'sim 5'  # They run as good as all lines that 20 do.
+SIM_REACH = 'sim 5'  # They run nearly all lines that 20 do.
 NEMESIS = 'nemesis'  # Left to tools/nemesis_plants.py, on real processes.
 PROPERTY = 'property 100'  # Of the 400 that CI runs.
-# These depend on how busy the machine is, or are about what no pure room does:
+# These depend on the load of the machine, or test what no pure room does:
 # storage, sockets, TLS.
 NO_JUDGES = {f'unit/test_{name}' for name in (
     'audit_file', 'client', 'datadir', 'datadir_power', 'feature_frames',
@@ -141,7 +141,7 @@ def read_bytes(path):
 
 
 def equivalents():
-    """Bugs that nobody could see: name, and why."""
+    """Bugs that no test can detect: name, and reason."""
     found = {}
     for part in re.split(r'\n\n+', read(EQUIVALENT).strip()):
         if not part.startswith('#'):
@@ -161,7 +161,7 @@ def quiet(*command):
 
 
 def make(flavour, target):
-    # A plant may leave a variable unused.
+    # A mutant can leave a variable unused.
     return quiet('make', '-s', f'-j{os.cpu_count()}', f'FLAVOUR={flavour}',
                  f'CFLAGS={FLAGS[flavour]} -Wno-error',
                  f'build/{flavour}/{target}')
@@ -178,12 +178,12 @@ def run_once(command, seconds):
                   resource.RLIMIT_DATA: MEMORY_SIZE_MAX,
                   resource.RLIMIT_CORE: 0}
         if not any('/check/' in word for word in command):
-            # The shadow of a sanitizer takes terabytes.
+            # The shadow memory of a sanitizer has terabytes.
             del limits[resource.RLIMIT_DATA]
         for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
 
-    # A short path wherever the tree lies: tests cut longer ones.
+    # A short path, wherever the tree is: tests truncate longer ones.
     with tempfile.TemporaryDirectory(prefix='hasp-') as here:
         try:
             return subprocess.run(
@@ -214,7 +214,7 @@ def run(build, what, seconds):
     failed = False
     seed = 1
     while not failed and seed <= int(words[1]):
-        # Few seeds first: most bugs are seen by them.
+        # Few seeds first: they detect most bugs.
         count = min(4 * seed, int(words[1]) + 1 - seed)
         failed = run_once([program, '--seed', str(seed), '--seeds', str(count),
                            '--jobs', '1'], seconds - (cpu() - used))
@@ -223,7 +223,7 @@ def run(build, what, seconds):
 
 
 def copy_tree():
-    """A copy of what git knows."""
+    """A copy of the files in git."""
     files = subprocess.run(['git', 'ls-files', '-z'], stdout=subprocess.PIPE,
                            check=True).stdout.decode().split('\0')
     for path in filter(os.path.isfile, files):
@@ -296,7 +296,7 @@ class Hunt:
         return None, used
 
     def _seeds_pass(self, seeds, *more):
-        """Do they, in a simulator with these options?"""
+        """The same, in a simulator with these options."""
         return subprocess.run(
             ['build/check/sim', '--seed', '1', '--seeds', str(seeds), '--jobs',
              str(os.cpu_count()), *more], cwd=TREE, check=False,
@@ -304,13 +304,13 @@ class Hunt:
             timeout=4 * WALL_SECONDS).returncode == 0
 
     def _is_alone(self, mutant):
-        """Does this oracle see it, and no other one?"""
+        """True if this oracle detects it, and no other."""
         self._build('sim', 'check')
         return not self._seeds_pass(mutant.seeds) and \
             self._seeds_pass(mutant.seeds, '--without', str(mutant.oracle))
 
     def hunt(self, mutant, tests, flavour='check'):
-        """What caught it, or None; and the CPU seconds that the tests took."""
+        """The test that caught it, or None; and the CPU seconds of the tests."""
         for what in tests:
             if (flavour, what) not in self.takes:
                 self.measure(what, flavour)
@@ -337,7 +337,7 @@ class Hunt:
             for path, text in before.items():
                 write(f'{TREE}/{path}', text)
             if all(path.endswith('.c') for path in before):
-                # Newer than the source, so that nothing is compiled twice.
+                # Newer than the source, so that no file is compiled twice.
                 for name, old in objects.items():
                     with open(name, 'wb') as file:
                         file.write(old)
@@ -376,7 +376,7 @@ def table(mutants):
 
 
 def oracles():
-    """Their names, by number, as the enumeration has them."""
+    """Their names by number, as in the enumeration."""
     names = re.findall(r'^    (ORACLE_\w+)', read(ORACLES), re.M)
     return {number: name for number, name in enumerate(names, 1)
             if name != 'ORACLE_END'}
@@ -403,7 +403,7 @@ def oracles_differ(mutants):
 
 
 class Results:
-    """What became of each, on the standard output and in a file."""
+    """Reports the result of each, on stdout and in a file."""
 
     def __init__(self, path):
         self.path = path

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Bugs drawn by chance, for mutants.py: each place of the pure rooms at which a
-condition may be negated, a statement dropped, or a bound moved by one; and which
+"""Random bugs for mutants.py: each place of the pure rooms at which a
+condition can be negated, a statement dropped, or a bound moved by one; and which
 tests run that place.
 
 A bug's name is its file, what was done, and the line as it stands. Which names
@@ -19,8 +19,8 @@ import sys
 
 import layers
 
-# What only checks or counts, and is no behaviour: a bug there harms nobody who
-# uses a lock.
+# Code that only checks or counts and is not behaviour: a bug there harms no user of
+# a lock.
 LEFT_OUT = re.compile(r'invariants\.c$|^core/measures\.c$|^base/(check|log)\.c$')
 # Macros whose arguments are no behaviour, up to the end of the statement.
 REMARK = re.compile(r'\b(CHECK|CHECK_SLOW|UNREACHABLE|LOG_[A-Z]+|_Static_assert'
@@ -69,7 +69,7 @@ def without_remarks(lines):
 
 
 def end_of_statement(lines, at):
-    """The line behind the statement, or None if it ends in a strange way."""
+    """The line after the statement, or None if its end is not recognized."""
     for end in range(at, min(at + 12, len(lines))):
         if '{' in lines[end] or '}' in lines[end] or lines[end] == '':
             return None
@@ -79,7 +79,7 @@ def end_of_statement(lines, at):
 
 
 def changes_of(lines, at):
-    """Each way in which the line may be wrong: what is done, the line behind the
+    """Each mutation of the line: the change, the line after the
     last that changes, and the wrong text."""
     line = lines[at]
     condition = re.match(r'(\s+(?:\} else )?(?:if|while) \()(.*)(\) \{)$', line)
@@ -154,7 +154,7 @@ def lines_run(tree):
 
 
 class Reach:
-    """What each test takes and which lines it runs, kept in the copy of the tree
+    """The time and the lines of each test, stored in the copy of the tree
     until the test or the code changes."""
 
     def __init__(self, tree, tests, measure):

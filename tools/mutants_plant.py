@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The body of a mutant: which lines of which functions it changes.
+"""The body of a mutant: the lines that it changes, by function.
 
     --- lockfsm/lock/grant.c grant_first
     -    if (is_free(lock)) {
     +    if (true) {
 
-A part names a file and, in C, a function; then follow the lines that are there
-and those that take their place. Lines are compared without their indentation,
+A part names a file and, in C, a function; then follow the old lines
+and the new ones. Lines are compared without their indentation,
 and the function must have them once. So a bug stays planted when the lines
 around it change, when the function moves within the file or to another one, and
 when the file is renamed. Bodies that are patches are understood, too.
@@ -41,7 +41,7 @@ def paths(text):
 
 
 def parts_of(text):
-    """Path, function or '', lines that go, lines that come."""
+    """Path, function or '', old lines, new lines."""
     parts = []
     for line in text[text.index('\n--- ') + 1:].rstrip('\n').split('\n'):
         found = re.fullmatch(r'--- (\S+)(?: (\w+))?', line)
@@ -67,7 +67,7 @@ def extent(lines, function):
                 if lines[end].endswith(';') and lines[end][:1] != ' ' or \
                         lines[end].endswith(');') and end < start + 9 and \
                         '{' not in lines[start:end]:
-                    break  # It is declared only.
+                    break  # It is only a declaration.
     return None
 
 
@@ -79,7 +79,7 @@ def matches(lines, old):
 
 
 def place(lines, function, old):
-    """Where the old lines begin, if that is one place; else how many are."""
+    """The position of the old lines if it is unique; otherwise the count."""
     found = extent(lines, function) if function else None
     if found:
         here = matches(lines[found[0]:found[1]], old)
@@ -92,7 +92,7 @@ def place(lines, function, old):
 
 
 def home_of(tree, path, function, old):
-    """The file that has the lines now."""
+    """The file that contains the lines now."""
     if os.path.exists(os.path.join(tree, path)):
         lines = read(os.path.join(tree, path)).split('\n')
         at, count = place(lines, function, old)

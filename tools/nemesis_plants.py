@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Plants mistakes and sees the nemesis test find them, on real processes.
+"""Plants faults and checks that the nemesis test finds them, on real processes.
 
 A plant is a mistake of the clients, of disks or of clocks (NEMESIS_PLANT), or a
 patch of tests/mutants, with which haspd is built; beside it stands what happens
@@ -99,7 +99,7 @@ def build():
 
 
 def prepare():
-    """A copy of what git knows, built."""
+    """A build of a copy of the files in git."""
     files = subprocess.run(['git', 'ls-files', '-z'], stdout=subprocess.PIPE,
                            check=True).stdout.decode().split('\0')
     for path in filter(os.path.isfile, files):
@@ -112,7 +112,7 @@ def prepare():
 
 
 def patched(plant):
-    """Plants it, and gives what stood there."""
+    """Plants it, and returns the original text."""
     texts = mutants_plant.planted(TREE, patch_of(plant.name))
     before = {path: mutants_plant.read(f'{TREE}/{path}') for path in texts}
     write(texts)
@@ -126,7 +126,7 @@ def write(texts):
 
 
 def run(plant, seed):
-    """What was found first, or None."""
+    """The first violation, or None."""
     is_patch = plant not in PLANTS
     release = os.path.join(os.path.abspath(TREE), 'build/release')
     done = in_tree(
@@ -139,7 +139,7 @@ def run(plant, seed):
     found = re.search(r'^found: (.*)$', done.stdout, re.M)
     is_judged = re.search(r'^\d+ beliefs, ', done.stdout, re.M)
     if found is None and not is_judged:
-        # The run broke off: the cluster could not go on.
+        # The run was aborted: the cluster could not continue.
         found = re.search(r'^E +\w*Error: (.*)$', done.stdout, re.M)
         if found is None:
             sys.exit(done.stdout)

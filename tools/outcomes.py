@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that no code but what decides a request writes an error or a word.
+"""Checks that only the code that decides a request writes an error or a word.
 
 A reply may hold any bytes that a client chose, so the outcome of a request is
 set by the code that decides it (core/outcome.h) and never read from a reply.
 That holds as long as every refusal goes through request_refuse() or
 request_fail(), which set the word and write the text together. This reads the
-sources for whoever writes an error, sets a word, or reads a reply, elsewhere;
+sources for code elsewhere that writes an error, sets a word, or reads a reply;
 and for a script in http/, whose replies the gateway does read, like a client.
 
     tools/outcomes.py
@@ -16,7 +16,7 @@ import glob
 import re
 import sys
 
-# What is watched for: the pattern, and the functions in which it may stand, by
+# The forbidden pattern, and the functions in which it is allowed, by
 # file; None: anywhere in that file.
 RULES = [
     ('writes an error', r'\bresp_v?error\s*\(', {
@@ -25,7 +25,7 @@ RULES = [
         'core/outcome.c': ['word_put'],
         # What a script returns.
         'core/redis/commands.c': ['put_status'],
-        # To bytes that are no request.
+        # The answer to bytes that are not a request.
         'node/clients.c': ['answer_too_early', 'refuse_bytes'],
     }),
     ('writes a word', r'\bword_put\s*\(', {
@@ -36,7 +36,7 @@ RULES = [
         # One heartbeat, or one channel, of several.
         'core/session/lease.c': ['session_keep_read'],
         'core/events/events.c': ['events_subscribe'],
-        # Unasked: it answers no request.
+        # A push: it answers no request.
         'core/events/watches.c': ['close_watcher'],
     }),
     ('sets an outcome', r'->outcome(\.word)?\s*=[^=]', {
@@ -61,7 +61,7 @@ FUNCTION = re.compile(r'^[a-z][\w\s*]*?\b\*?(\w+)\(')
 
 
 def findings(path):
-    """Each line with the function that it stands in."""
+    """Each line with its function."""
     function = ''
     with open(path, encoding='utf-8') as file:
         for number, line in enumerate(file, 1):

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# What a release consists of, in build/packages, from the newest commit alone:
+# Builds the parts of a release in build/packages, only from the newest commit:
 #
 #   tools/package.sh source    hasp-VERSION.tar.gz
 #   tools/package.sh deb       the Debian packages, with debhelper
@@ -11,8 +11,8 @@
 #   tools/package.sh release   source, deb, sbom; SHA256SUMS and its signature
 #                              by the key of minisign in the file $HASP_MINISIGN
 #
-# HASP_TREE is another commit; HASP_OUT another folder. What is in that folder
-# is not made again, but by 'source' and 'deb'.
+# HASP_TREE is another commit; HASP_OUT another folder. Files in that folder
+# are not rebuilt, except by 'source' and 'deb'.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^VERSION := //p' Makefile)
@@ -35,7 +35,7 @@ need()
 
 make_source()
 {
-    # Of the tree, not of whoever unpacked it: git names owner, mode and time.
+    # Owner, mode and time come from git, not from the user who unpacked it.
     git -c tar.umask=0022 archive --format=tar --prefix="hasp-$version/" \
         "$tree" | gzip -9n > "$source.new"
     mv "$source.new" "$source"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Does the page keep its memory flat while somebody leaves it open?
+"""Checks that the page's memory stays flat while it is open.
 
 Three nodes under load, the page in a headless Chromium with one lock opened;
-every 10 s what its script and its elements take, once all garbage is gone.
+every 10 s it measures script and elements after a garbage collection.
 Fails if the last quarter takes a tenth and half a megabyte more than the second.
 
     tools/page_memory.py [MINUTES]     10 unless given; build first
@@ -26,7 +26,7 @@ STEP_S = 10
 
 
 def weigh(page):
-    """Bytes of the script's heap, and how many nodes the page has."""
+    """Bytes of the script's heap, and the number of DOM nodes."""
     ask = page.driver.execute_cdp_cmd
     ask('HeapProfiler.collectGarbage', {})
     metrics = {one['name']: one['value']

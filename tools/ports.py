@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Free ports on loopback, for tests that run beside each other.
 
-Each process claims a range of its own, for as long as it lives, by a name that
-only one socket can have; within it the ports go round, so that one that was
-given back rests before it is used again. All lie below the ports that the
-kernel gives to outgoing connections, one of which may be in use without anybody
-listening.
+Each process claims its own range, for as long as it lives, by a name that
+only one socket can have; within it the ports rotate, so that one that was
+returned rests before it is reused. All are below the kernel's
+ephemeral ports, which can be in use without a
+listener.
 """
 
 import os
@@ -34,7 +34,7 @@ class _Ports:
 
 def _is_free(port):
     with socket.socket() as probe:
-        # As the daemon does it: what lies in TIME_WAIT is no hindrance.
+        # As the daemon does: ports in TIME_WAIT can be reused.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -60,5 +60,5 @@ def free_base(offsets, step=1):
 
 
 def free_ports(count):
-    """So many free ports, all different."""
+    """This many free ports, all different."""
     return [free_base((0,)) for _ in range(count)]

@@ -4,8 +4,8 @@
 # Runs the simulator against libraft's core built with its assertions, which
 # Debian's build leaves out: a precondition that we break shows as an abort
 # instead of silent corruption. The source is Debian's own, fetched with apt
-# (checked by its signed index) into build/; where it cannot be had, this says
-# so and runs the simulator of the build as it is.
+# (checked by its signed index) into build/; if it is unavailable, this prints
+# that and runs the simulator of the build unchanged.
 #
 #     tools/raft-asserts.sh BUILD SIM-ARGUMENT...    e.g. build/check --seeds 9
 set -eu

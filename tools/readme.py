@@ -89,7 +89,7 @@ def tool_commands(path):
             try:
                 commands = list(commands_of(text))
             except ValueError:
-                continue  # A quoted text goes on in the next line.
+                continue  # A quoted text continues on the next line.
             text = ''
             for words in commands:
                 if words[:2] == ['sudo', '-u']:
@@ -130,7 +130,7 @@ def copy_checkout(folder):
 
 
 def states(folder, names):
-    """Gives what a change of a file would change; None where it is gone."""
+    """Returns the size and time of a file; None if it is gone."""
     found = {}
     for name in filter(None, names):
         try:
@@ -160,7 +160,7 @@ def matches(expected, actual):
 
 
 def processes(session):
-    """Gives a table of the processes of the session."""
+    """Returns a table of the processes of the session."""
     return subprocess.run(
         ['ps', '-s', str(session), '-o', 'pid,ppid,stat,wchan:20,time,args'],
         capture_output=True, text=True, check=False).stdout
@@ -194,7 +194,7 @@ class Shell:
         self.process.stdin.write(
             f'{{ {command}\n}} </dev/null\necho; echo "@@end $?"\n'.encode())
         self.process.stdin.flush()
-        # redis-cli tells of an answer that took half a second how long it took.
+        # redis-cli prints the time of an answer that took half a second.
         lines = [line for line in self.read(command)
                  if not re.fullmatch(r'\(\d+\.\d\ds\)', line)]
         while lines and lines[-1] == '':
@@ -215,7 +215,7 @@ class Shell:
         return text.decode()[:text.index(b'@@end')].split('\n')
 
     def close(self):
-        """Ends whatever the file started, and waits for its end."""
+        """Stops everything that the file started, and waits for it."""
         group = self.process.pid
         try:
             os.killpg(group, signal.SIGTERM)
@@ -252,7 +252,7 @@ def check_words(path):
     page, server = words_of_page(path), words_of_server()
     wrong = [f'{word} is missing' for word in server if word not in page]
     wrong += [f'no node sends {word}' for word in page if word not in server]
-    # The server says itself which words deny any effect.
+    # The server itself lists the words that deny any effect.
     wrong += [f'{word} must {"" if denies else "not "}say "no"'
               for word, denies in server.items()
               if word in page and (page[word] == 'no') != denies]
@@ -262,7 +262,7 @@ def check_words(path):
 
 
 def left_over(shell, folder, before):
-    """Tells what a reader would be left with after the file's examples."""
+    """Reports what a reader would be left with after the file's examples."""
     after = states(folder, before)
     for name, state in before.items():
         if after[name] != state:

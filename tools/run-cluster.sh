@@ -1,22 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Runs the tests on real processes. What fails is run once more, alone: on a
-# busy machine a bound in time may be missed, and one stall of the disk makes
-# each process miss one, or several. A test that then passes is named as
-# unsteady; one that fails again has failed, and so has all that is not through
-# after five minutes. More than 40 are no stall. Most of the time the tests
-# wait, so several run beside each other, each process with ports of its own
+# Runs the tests on real processes. Failed tests run once more, alone: on a
+# busy machine a time limit can be missed, and one stall of the disk makes each
+# process miss one or several. A test that then passes is reported as unsteady;
+# one that fails again has failed, and so have those that are not done after
+# five minutes. More than 40 failures are not a stall. Most of the time the
+# tests wait, so several run beside each other, each process with its own ports
 # (tools/ports.py): TEST_JOBS, 8 if not set. The longest tests are in
-# tests/conformance: named first, so that no process waits for another at the
-# end.
+# tests/conformance. They are named first, so that no process waits for another
+# at the end.
 #
-# Their files are in memory where there is room and we may mount: on a disk that
-# others share flushes wait for seconds now and then, and clients made for Redis
-# do not ask again. The memory is a file system of the tests' own mount
-# namespace, so it goes with them. What a slow or broken disk does to a node is
-# shown by slow_disk.c and its siblings. TEST_FOLDER=/var/tmp has all files on a
-# disk, below that folder.
+# Their files are in memory if there is room and we can mount: on a disk that
+# others share, flushes sometimes wait for seconds, and clients made for Redis
+# do not retry. The memory is a file system in the tests' own mount namespace,
+# so it is removed with them. The effects of a slow or broken disk are tested by
+# slow_disk.c and its siblings. TEST_FOLDER=/var/tmp puts all files on a disk,
+# below that folder.
 #
 #     tools/run-cluster.sh PYTEST-ARGUMENT...
 set -u
@@ -27,14 +27,14 @@ files=$(mktemp -d ${TEST_FOLDER:+-p "$TEST_FOLDER"})
 memory=
 bound=2h
 trap 'rm -rf "$log" "$cache" "$files"' EXIT
-# Runs a command that has a file system in memory at $files.
+# Runs a command with a file system in memory at $files.
 in_memory()
 {
     unshare --mount --propagation private bash -c \
         'mount -t tmpfs -o size=4g,mode=1777 hasp "$0" && exec "$@"' \
         "$files" "$@"
 }
-# Eight processes take less than 1 GiB of it.
+# Eight processes use less than 1 GiB of it.
 if [ -z "${TEST_FOLDER:-}" ] &&
     [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -gt 6291456 ] &&
     in_memory true 2> "$log"; then

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # Runs cmocka programs, two for each processor at a time (some wait for the
-# disk, or for time to pass), each bounded in time; tells how many tests passed
-# and failed, and how to repeat a failing program. From the end of the alphabet:
-# those of the log (test_wal*) wait for the disk longest, and so begin first.
+# disk, or for time to pass), each with a time limit. Prints how many tests
+# passed and failed, and how to repeat a failing program. Runs them from the end
+# of the alphabet: test_wal* wait for the disk longest, and so start first.
 set -u
 passed=0
 failed=0

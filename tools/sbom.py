@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-# Compiled into the programs, so no DT_NEEDED tells of it.
+# Compiled into the programs, so it is not in DT_NEEDED.
 HEADERS = ['uthash-dev']
 
 
@@ -50,14 +50,14 @@ def needed(path):
 
 @functools.lru_cache(maxsize=None)
 def library(soname):
-    """(the package of this machine that has it, its path)."""
+    """(the installed package that has it, its path)."""
     found = re.search(r'^\s+%s \([^)]*\) => (\S+)' % re.escape(soname),
                       run('ldconfig', '-p'), re.M)
     if found is None:
         sys.exit('sbom: no %s on this machine: install what the packages '
                  'need first' % soname)
     path = found.group(1)
-    # dpkg may know it by the name that it had before /lib became a link.
+    # dpkg may know it by its path from before /lib became a link.
     for candidate in (path, os.path.realpath(path),
                       re.sub('^/usr', '', os.path.realpath(path))):
         owner = subprocess.run(['dpkg-query', '-S', candidate],
@@ -68,7 +68,7 @@ def library(soname):
 
 
 def installed(name):
-    """The SPDX package of one that is installed here."""
+    """The SPDX package of an installed package."""
     version, source, home, arch = run(
         'dpkg-query', '-W', '-f',
         '${Version}\n${source:Package}\n${Homepage}\n${Architecture}\n',
@@ -153,7 +153,7 @@ def add_package(document, path):
     document['relationships'] += [
         relation(package['SPDXID'], 'CONTAINS', file['SPDXID'])
         for file in files]
-    # An archive's programs link what its package depends on.
+    # Programs with the archive link its package's dependencies.
     linked = {library(soname)[0] for soname in sonames}
     linked |= {name for name in re.findall(r'(?:^|, )([a-z0-9.+-]+)',
                                            fields.get('Depends', ''))
@@ -163,7 +163,7 @@ def add_package(document, path):
 
 
 def add_indirect(document, foreign, sonames):
-    """What the libraries link in turn, as ldd shows it."""
+    """The libraries' own dependencies, as ldd prints them."""
     seen, todo = set(), sorted(sonames)
     while todo:
         soname = todo.pop(0)
@@ -196,7 +196,7 @@ def main():
         'dataLicense': 'CC0-1.0',
         'SPDXID': 'SPDXRef-DOCUMENT',
         'name': 'hasp-' + args.version,
-        # A name, not an address: it says which packages these are.
+        # A name, not an address: it identifies these packages.
         'documentNamespace': 'urn:hasp:%s:%s' % (
             args.version, hashlib.sha256(sums.encode()).hexdigest()),
         'creationInfo': {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Judges hasp by the lock scripts of public repositories.
+"""Tests hasp with the lock scripts of public repositories.
 
     tools/script_judge.py collect REPOSITORIES SCRIPTS
     tools/script_judge.py judge SCRIPTS [--sample NAME] [--why]
@@ -50,10 +50,10 @@ SOURCES = re.compile(
 CHARACTERS = re.compile(r"\.(java|go|cs|kt|rs|scala|cpp|hpp|h|swift|clj)$")
 HASHES = re.compile(r"\.(py|rb|php|ex|exs)$")
 FOREIGN = re.compile(r"(^|/)(vendor|node_modules)/")
-# What other scripts include, or what includes some, is none by itself.
+# A file that others include, or that includes some, is not a script itself.
 PARTIAL = re.compile(r"(^|/)(includes?|shared|partials?)/|(^|/)_[^/]*$")
 INCLUDES = re.compile(r"@include|include_partial")
-SIZE_MAX = 4096  # Of a script that does not speak of locks, or half of it.
+SIZE_MAX = 4096  # Not about locks, or incomplete.
 LITERAL = re.compile(
     r'''(?sx)
       """(?P<triple>.*?)""" | \'\'\'(?P<triple1>.*?)\'\'\'
@@ -68,7 +68,7 @@ LITERAL = re.compile(
     '''
 )
 COMMENT = re.compile(r"(?s)//[^\n]*|/\*.*?\*/|#[^\n]*")
-# What may stand between two strings of one script.
+# The text allowed between two strings of one script.
 JOINED = re.compile(
     r"(?s)^(?:\s|\+|\.(?!\w)|&|\\|_(?=\s)"
     r"|\)?\s*;?\s*\w*\s*\.\s*[aA]ppend(?:Line)?\s*\()*$"
@@ -108,7 +108,7 @@ def joined(text, between, glue):
 def scripts_of(path, text):
     if path.endswith(".lua"):
         return [] if INCLUDES.search(text) else [text]
-    if CHARACTERS.search(path):  # '"' is none that begins a string.
+    if CHARACTERS.search(path):  # '"' does not begin a string.
         text = re.sub(r"'(?:[^'\\\n]|\\.)'|'(?=[a-z_]+\b[^'])", " ", text)
     if HASHES.search(path):
         text = re.sub(r"(?m)^[ \t]*#[^\n]*$", "", text)
@@ -128,7 +128,7 @@ def is_of_locks(name, path, script):
 
 
 def digest_of(script):
-    """The same of two that differ in nothing that matters."""
+    """The normal form: equal for scripts that differ in nothing that matters."""
     text = re.sub(r"(?s)--\[\[.*?\]\]|--[^\n]*", " ", script)
     text = re.sub(r"['\"]", "'", text).replace(";", " ")
     return hashlib.sha256("".join(text.split()).encode()).hexdigest()[:16]
@@ -171,7 +171,7 @@ def collect(root, out):
 # --- Judging ----------------------------------------------------------------
 
 ROUNDS = 12
-# What no Redis runs: a template whose variables its library puts in.
+# Not runnable by Redis: a template whose variables its library fills in.
 NO_SCRIPT = re.compile(r"global variable|readonly table")
 COUNTS = re.compile(r"(?i)limit|max|count|num|size|permits|amount|capacity")
 TIMES = re.compile(r"(?i)ttl|time|expir|lease|ms\b|sec|now|duration|score")
@@ -188,7 +188,7 @@ def count_of(text, word):
 
 
 def argument_of(text, i, rng):
-    """What ARGV[i] may be: a count, a time, or else a token."""
+    """The kind of ARGV[i]: a count, a time, or otherwise a token."""
     at = r"ARGV\s*\[\s*%d\s*\]" % i
     named = re.search(r"local\s+(\w+)\s*=\s*(?:tonumber\s*\()?\s*" + at, text)
     name = named[1] if named else ""
@@ -279,7 +279,7 @@ def start_redis(folder):
 
 
 def samples():
-    """The sample of each script that is listed, by its digest."""
+    """The sample of each listed script, by digest."""
     with open(LIST, encoding="utf-8") as file:
         rows = [line.split("\t") for line in file if not line.startswith("#")]
     return {row[1]: row[0] for row in rows}

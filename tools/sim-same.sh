@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# A seed is one history, whatever the build and however often it is run: what
+# A seed is one history in every build and every run, so whatever
 # the simulator finds can be repeated. Compares the traces of two runs of one
 # build, and of two builds.
 #

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the simulator on fresh seeds for long, and tells what that has reached.
+"""Runs the simulator on fresh seeds for hours, and reports the coverage.
 
     tools/sim_long.py --hours 2 [--sim build/release/sim] [--out DIR]
 
-What was reached (faults, pairs of faults, states) goes to DIR/coverage.md. A
+The coverage (faults, pairs of faults, states) is written to DIR/coverage.md. A
 seed that fails is shrunk: fewer seconds, clients, nodes and faults, as long as
 the same sentence is violated; its trace goes to DIR/SEED.txt, and as a page to
 DIR/SEED.html. Exit code 1 if a seed has failed.
@@ -24,7 +24,7 @@ BATCH = 20
 
 
 class Case:
-    """A failing run, with as little in it as was found to be needed."""
+    """A failing run, reduced as far as it was possible."""
 
     def __init__(self, options, seed, rule):
         self.options, self.seed, self.rule = options, seed, rule
@@ -45,7 +45,7 @@ class Case:
         return words
 
     def fails(self, change, skipped):
-        """In the same way, and no later or after more faults: with something
+        """Fails in the same way, and no later or after more faults: with something
         left out a run is another one."""
         self.runs += 1
         words = self.command(change, skipped)
@@ -91,7 +91,7 @@ class Case:
             self.shrink_faults(faults, until)
 
     def shrink_faults(self, faults, until):
-        """Leaves out halves, quarters ... of them, for as long as it helps."""
+        """Leaves out halves, quarters ... of them, while that helps."""
         size = len(faults)
         while size > 0 and time.time() < until:
             at = 0
@@ -138,7 +138,7 @@ def write(path, text):
 
 
 def tell(options, seed, why):
-    """Shrinks the seed and writes what is left of it."""
+    """Shrinks the seed and writes the result."""
     case = Case(options, seed, why.split(':')[0])
     case.shrink(time.time() + options.shrink_seconds)
     trace = case.trace()

@@ -4,9 +4,9 @@
 
     build/check/sim --seed 17 --verbose | tools/sim_page.py > page.html
 
-On top stands the sentence that was violated; then the whole run: who ran, led,
-had a session, and what went wrong when; then the last moments with leases and
-holds as bars and messages as arrows; then the end of the trace. What the
+At the top is the violated sentence; then the whole run: which nodes ran, led,
+had a session, and the faults; then the last moments with leases and
+holds as bars and messages as arrows; then the end of the trace. Whatever the
 sentence names is marked.
 """
 
@@ -49,7 +49,7 @@ svg .named { font-weight: 700; fill: #c62828; }
 
 
 class Bar:
-    """Something that lasts, in a row."""
+    """A bar in a row."""
 
     def __init__(self, row, begin, look, title):
         self.row, self.begin, self.end = row, begin, None
@@ -258,7 +258,7 @@ class Chart:
                 self.hold(bar)
 
     def leases(self):
-        """From when a heartbeat was sent for 0.8 of what it brought."""
+        """From the time a heartbeat was sent, for 0.8 of the lease that it renewed."""
         for session, sent, length in self.run.beats:
             row = self.run.client_of.get(session)
             end = min(sent + 0.8 * length, self.run.end)
@@ -294,7 +294,7 @@ class Chart:
                 self.label((x1 + x2) / 2 + 3, (y1 + y2) / 2 + 12, word)
 
     def label(self, x, y, word):
-        """Where no other one stands."""
+        """A position without overlap."""
         size = 6 * len(word)
         is_free = all(x > left + width or x + size < left or
                       abs(y - line) > 11 for left, width, line in self.labels)
@@ -320,7 +320,7 @@ class Chart:
 
 
 def window(run):
-    """So far back as there are not too many messages to be told apart."""
+    """As far back as the messages can be told apart."""
     times = [m[2] for m in run.messages if m[4] not in QUIET]
     begin = times[-MESSAGES_MAX] if len(times) > MESSAGES_MAX else 0
     return max(begin, run.end - WINDOW_MAX, 0)

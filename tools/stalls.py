@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Looks for what holds up the loop of a node: everything else waits meanwhile.
+"""Finds work that delays a node's loop, on which everything else waits.
 
-Three nodes of `hasp dev`, and one heavy piece of work after the other: a million
+Runs one heavy piece of work after the other on three nodes of `hasp dev`: a million
 locks are taken, listed, read at rest, put into snapshots, copied and sent; a
 thousand connections open at once, plain and by TLS; a user who has thousands is
 disabled; sessions with many holds end.
-After each it prints what hasp_stage_seconds of the nodes says: the stages in
+After each it prints the nodes' hasp_stage_seconds: the stages in
 which a pass of the loop spent more than 20 ms, and in which most.
 
     tools/stalls.py BUILD [--locks 1000000] [--only NAME,...]
@@ -29,7 +29,7 @@ from dev_cluster import Client, DevCluster, has_ended, status, until
 LIMIT = 0.02
 CONNECTIONS = 1000
 CONNECTIONS_OF_USER = 8000
-ADDRESSES = 4  # From which they come: there is a limit for each.
+ADDRESSES = 4  # Source addresses: there is a limit for each.
 SESSIONS = 16
 PIPELINE = 500
 TTL = '60000'
@@ -42,7 +42,7 @@ def die(text):
     sys.exit(f'stalls: {text}')
 
 
-# --- What the nodes tell ------------------------------------------------------
+# --- Metrics of the nodes -----------------------------------------------------
 
 def buckets_of(port, tls):
     """{stage: [(bound, how many passes took at most that)]}"""
@@ -59,14 +59,14 @@ def buckets_of(port, tls):
 
 
 def since(before, after):
-    """Where passes were spent between two looks: {stage: (over 20 ms, longest)},
+    """Passes between two readings: {stage: (over 20 ms, longest)},
     the longest as the bound that it did not pass."""
     found = {}
     for stage, rows in after.items():
         old = dict(before.get(stage, []))
         counts = [(bound, count - old.get(bound, 0)) for bound, count in rows]
         more = [count for _, count in counts]
-        if more[0] < 0 or more != sorted(more):  # It has been restarted.
+        if more[0] < 0 or more != sorted(more):  # The node was restarted.
             counts = rows
         total = counts[-1][1]
         within = dict(counts)[LIMIT]
@@ -111,7 +111,7 @@ def request(*words):
 
 
 class Pipe:
-    """A connection that is asked many things at once."""
+    """A connection with many pipelined requests."""
 
     def __init__(self, port):
         self.client = Client(port, 60)
@@ -176,7 +176,7 @@ def pages(pipes, *words):
 # --- Connections that open at once --------------------------------------------
 
 def open_all(port):
-    """Connects all, then asks on all, then waits for all answers."""
+    """Connects all, then sends on all, then waits for all answers."""
     sockets = []
     for _ in range(CONNECTIONS):
         one = socket.socket()
@@ -296,7 +296,7 @@ class Work:
         return self.cluster.ports[self.cluster.leader() - 1]
 
     def hasp(self, *words):
-        """As one who may do all; returns what it says."""
+        """Runs the tool as admin; returns its output."""
         door = f'{self.cluster.folder}/n{self.cluster.leader()}/data'
         return subprocess.run([f'{self.build}/hasp', '--socket', door, '-t',
                                '60s', *words],
@@ -306,7 +306,7 @@ class Work:
         storm(self.port())
 
     def users(self):
-        """All connections of a user are closed."""
+        """Closes all connections of a user."""
         self.hasp('user', 'add', 'many')
         self.hasp('user', 'set', 'many', '--connections',
                   str(CONNECTIONS_OF_USER))
@@ -340,7 +340,7 @@ class Work:
             self.hasp('snapshot', 'save', f'{folder}/backup')
 
     def install(self):
-        """A follower that comes back to a log that has been cut."""
+        """A follower that returns after the log was truncated."""
         number = self.cluster.leader() % len(self.cluster.ports) + 1
         self.cluster.send(number, 15)
         until(lambda: has_ended(self.cluster.pids[number - 1]))
@@ -354,7 +354,7 @@ class Work:
         until(lambda: self.has_applied(number, index), 60)
 
     def churn(self):
-        """One in a hundred locks is given back and taken again."""
+        """Releases and reacquires one lock in a hundred."""
         count = self.locks // len(self.pipes) // 100
         for i, pipe in enumerate(self.pipes):
             at = i * (self.locks // len(self.pipes))

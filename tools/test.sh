@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Everything that must hold before a change lands, in order of price. Each part
+# All checks that a change must pass, cheapest first. Each part
 # prints "name: N passed, N failed" with the seconds that it took, by the clock
 # and of the processors; the last line sums them up. build/test-times.tsv keeps
 # the times of all runs. TEST_ONLY="unit sim" runs only these parts.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Builds the Debian packages in a clean root and tries them in others.
+"""Builds the Debian packages in a clean root and tests them in others.
 
     tools/test_deb.py [PART ...]      as root, on Debian 12 (make deps-deb)
 
 Parts: build, lint, piuparts, install, upgrade, repo, release, same. All: in this order,
-about 20 minutes on two cores. Each says what it saw, with times. The roots are
+about 20 minutes on two cores. Each prints its results, with times. The roots are
 in build/roots, made by mmdebstrap from the mirrors that this machine uses;
 systemd-nspawn runs them. Where systemd is to run in them (install, upgrade),
 three of them are three machines, which share the loopback interface of this one.
@@ -29,7 +29,7 @@ ROOTS = os.environ.get('HASP_ROOTS', os.path.join(TOP, 'build', 'roots'))
 VERSION = re.search(r'^VERSION := (\S+)', open(
     os.path.join(TOP, 'Makefile')).read(), re.M).group(1)
 NEXT = VERSION.rsplit('.', 1)[0] + '.%d' % (int(VERSION.split('.')[-1]) + 1)
-# The commit of the beginning, whatever is committed meanwhile.
+# The commit at the start, even if others are committed meanwhile.
 TREE = subprocess.run(
     ['git', 'rev-parse', '--short=12', os.environ.get('HASP_TREE', 'HEAD')],
     cwd=TOP, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
@@ -80,7 +80,7 @@ def mirrors():
 
 
 def base(name, extra_packages='', with_backports=False):
-    """The file of a root, made if it is not there."""
+    """The file of a root, created if it does not exist."""
     path = os.path.join(ROOTS, name + '.tar')
     if os.path.exists(path):
         return path
@@ -114,7 +114,7 @@ def nspawn(folder, *words):
 
 
 def inside(folder, script, **options):
-    """Runs a script in a root. Of what nspawn itself says nothing is kept."""
+    """Runs a script in a root. The output of nspawn itself is dropped."""
     script = 'export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8\n' + script
     done = run(*nspawn(folder, 'bash', '-euc', script), **options)
     done.stdout = re.sub(r'Attempted to remove disk file system.*\n?', '',
@@ -135,7 +135,7 @@ def builder():
 
 
 def packages(version=VERSION):
-    """Those of another commit are built anew: nodes of two commits before the
+    """Those of another commit are rebuilt: nodes of two commits before the
     first release need not understand each other."""
     folder = os.path.join(ROOTS, 'debs-' + version)
     if not os.path.exists(folder + '/of-' + TREE):
@@ -147,7 +147,7 @@ def packages(version=VERSION):
 # --- Parts -------------------------------------------------------------------
 
 def export(version, folder):
-    """The tree as it is committed, as another version of it if need be."""
+    """The tree as committed, with another version if required."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     archive = subprocess.run(['git', '-c', 'tar.umask=0022', 'archive', TREE],
@@ -200,7 +200,7 @@ def copy_into(root, place, version=VERSION):
 
 def piuparts():
     began = time.time()
-    # With systemd, whose own folders would count as left.
+    # With systemd, otherwise its own folders would count as left behind.
     root = unpack(systemd_base(), 'piuparts')
     add_backports(root)
     archive = os.path.join(ROOTS, 'piuparts.tar.gz')
@@ -221,7 +221,7 @@ def piuparts():
 
 
 def pin(root):
-    """What docs/install.md says, so that apt takes libraft by itself."""
+    """The pin of docs/install.md, with which apt installs libraft."""
     with open(os.path.join(TOP, 'docs', 'install.md')) as file:
         text = re.search(r'^(Package: .*\nPin: .*\nPin-Priority: .*\n)',
                          file.read(), re.M).group(1)
@@ -343,7 +343,7 @@ def set_up(machines):
 
 
 def machines_with(debs):
-    """Three machines with a cluster; the time from apt to a lock is said."""
+    """Three machines with a cluster; prints the time from apt to a lock."""
     archive = systemd_base()
     machines = []
     try:
@@ -404,7 +404,7 @@ def install():
 
 
 def exercise(machines):
-    """What the packages bring besides programs."""
+    """Tests the other files of the packages."""
     first = machines[0]
     told = first.run('stat -c "%U %a" /var/lib/hasp /var/log/hasp /run/hasp '
                      '/etc/hasp/tls').stdout.split('\n')
@@ -432,7 +432,7 @@ def exercise(machines):
         'security says %s' % level)
 
 
-# What the user 'app' needs on a machine, as docs/recipes.md has it.
+# The files for the user 'app' on a machine, as in docs/recipes.md.
 CLIENT = """
 install -d -m 0700 /etc/hasp/client /etc/hasp/run /etc/hasp/once
 install -m 0400 /root/user-app/* /etc/hasp/client
@@ -626,8 +626,8 @@ def wait_for_version(first, machine):
 # --- A repository ------------------------------------------------------------
 
 def repo():
-    """A signed repository: a fresh root installs from it, and refuses a
-    package of which a byte is another."""
+    """A signed repository: a clean root installs from it, and refuses a
+    package with a changed byte."""
     home = tempfile.mkdtemp()
     os.chmod(home, 0o700)
     env = dict(os.environ, GNUPGHOME=home)
@@ -680,7 +680,7 @@ def repo():
 
 
 def release():
-    """What is published: the signature, the sums, the list of libraries."""
+    """The published files: the signature, the sums, the list of libraries."""
     out = os.path.join(ROOTS, 'release')
     shutil.rmtree(out, ignore_errors=True)
     keys = tempfile.mkdtemp()
@@ -744,7 +744,7 @@ def check_sbom(out):
 
 
 def flip(path):
-    """Changes one bit in the middle; once more changes it back."""
+    """Flips one bit in the middle; a second call flips it back."""
     with open(path, 'r+b') as file:
         middle = os.path.getsize(path) // 2
         file.seek(middle)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tries the container image of tools/image.sh.
+"""Tests the container image of tools/image.sh.
 
     tools/test_image.py [PART ...]    as root (make image; make deps-image)
 
@@ -128,7 +128,7 @@ class Container:
             return file.read()
 
     def stop(self):
-        """By TERM: for how long that took."""
+        """Stops it with TERM; returns how long that took."""
         began = time.monotonic()
         self.runc('kill', self.name, 'TERM')
         status = self.process.wait(30)

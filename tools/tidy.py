@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks what a formatter does not: lengths, guards, licences, left-overs, and
-that the files, functions and tests which the prose names exist, and what links
-point at.
+"""Checks what a formatter does not: lengths, guards, licences, leftovers, and
+that the files, functions and tests named in prose exist, and the targets of
+links.
 
 Findings have one shape, "file:line: what". Lengths: 70 lines a function, 1000 a
 file, 80 columns a line (88 in Python, as its formatters have it).
@@ -95,7 +95,7 @@ def check_text(path, text):
 
 
 def anchors(path):
-    """Of the headings of a page in Markdown, as its viewers make them."""
+    """Anchors of the headings of a page in Markdown, as viewers generate them."""
     with open(path, encoding='utf-8') as file:
         text = re.sub(r'^```.*?^```', '', file.read(), flags=re.S | re.M)
     found = {}
@@ -108,7 +108,7 @@ def anchors(path):
 
 
 def check_links(path, text):
-    """Each link within the project leads to a file, and to a heading of it."""
+    """Checks that each link within the project leads to a file and a heading in it."""
     for match in re.finditer(r'\]\(([^)\s]+)\)', text):
         target, _, anchor = match.group(1).partition('#')
         if re.match(r'[a-z]+:', target):

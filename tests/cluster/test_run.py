@@ -940,7 +940,7 @@ def test_a_shared_run_inside_a_shared_one_does_not_wait_for_a_writer(cluster):
         outer.stdin.write("\n")
         outer.stdin.flush()
         assert outer.wait(15) == 64
-        assert "would wait for ever" in outer.stderr.read()
+        assert "would wait forever" in outer.stderr.read()
         assert writer.wait(15) == 0
     finally:
         end(outer)
