@@ -5,7 +5,8 @@
 
 #include "tests/sim/sim_face.h"
 
-/* --- Of what was told ----------------------------------------------------- */
+/* --- From an answer --------------------------------------------------------
+ */
 
 bool sim_face_has_number(const struct resp_reply *reply, uint32_t at,
                          const char *key)

@@ -89,7 +89,8 @@ uint64_t sim_faces_reign_ns(const struct sim_faces *faces, uint64_t ns);
 uint64_t sim_faces_beat_ns(const struct sim_faces *faces, uint64_t session,
                            uint64_t ns);
 
-/* --- What was told of the future ------------------------------------------ */
+/* --- Shown times in the future ---------------------------------------------
+ */
 
 /* An answer to a request sent at 'asked_ns' showed that the session does not
  * expire before 'ns'. Only the leader that answered guarantees that: it has

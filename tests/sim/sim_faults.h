@@ -11,7 +11,7 @@
 
 struct sim_faults *sim_faults_new(struct sim *sim);
 void sim_faults_free(struct sim_faults *faults);
-/* Repairs everything; there are no more faults. */
+/* Repairs everything; no further faults happen. */
 void sim_faults_heal(struct sim *sim);
 
 /* Blocked links between it and others open within this time. */

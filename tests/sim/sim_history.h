@@ -21,7 +21,7 @@ struct sim_silence;
 struct sim_history *sim_history_new(struct sim *sim,
                                     struct sim_silence *silence);
 void sim_history_free(struct sim_history *history);
-/* Of places, see sim_check.h. */
+/* 'place': see sim_check.h. */
 void sim_history_write(struct sim_history *history, uint64_t place,
                        const struct replica_entry *entry,
                        const struct effects *effects,
@@ -37,7 +37,7 @@ void sim_history_follow(struct sim_history *history,
 
 /* The refusals that clients got. */
 struct sim_promises *sim_history_promises(struct sim_history *history);
-/* Who may do what. */
+/* The rights of each user. */
 struct sim_rights *sim_history_rights(const struct sim_history *history);
 /* The ends of waits. */
 struct sim_pushes *sim_history_pushes(struct sim_history *history);

@@ -93,11 +93,11 @@ enum sim_oracle {
      * left out, and `gap` if and only if the node cannot know them. A lock's
      * history is that of the log (sim_watcher.h). */
     ORACLE_EVENTS,
-    /* 23. What LOCK.SHOW, LOCK.LIST, SESSION.SHOW, SESSION.LIST and FENCE.LIST
-     * show was all true at one moment between request and answer: holders,
-     * queue, note, counts. A page is complete then. Ages, leases, delays and
-     * limited holds have run as clocks allow, and do not end sooner than was
-     * shown (sim_shown.h, sim_faces.h). */
+    /* 23. The content of LOCK.SHOW, LOCK.LIST, SESSION.SHOW, SESSION.LIST and
+     * FENCE.LIST was all true at one moment between request and answer:
+     * holders, queue, note, counts. A page is complete then. Ages, leases,
+     * delays and limited holds have run as clocks allow, and do not end sooner
+     * than was shown (sim_shown.h, sim_faces.h). */
     ORACLE_LISTINGS,
     /* 24. A table that is reported as full is full, and a request that gives
      * back is not refused for it. A number is forgotten when 64 gaps have

@@ -819,7 +819,7 @@ static void check_quota(const struct judging *j, const struct right_user *mine,
     for (int i = 0; i < QUOTA_CONNECTIONS; i++) {
         enum quota_key key = (enum quota_key)i;
         if (use[i] != user_use(user, key)) {
-            fail(j, ORACLE_QUOTAS, "a user has what the log gave him",
+            fail(j, ORACLE_QUOTAS, "a user has what the log granted",
                  quota_rules[i].name);
         }
         if (use[i] > mine->bound[i] && use[i] > used[i] &&

@@ -251,7 +251,8 @@ static bool are_lock_times(struct looking *look,
     return is_rest_good && is_earliest(look, version);
 }
 
-/* --- What is told of the future ------------------------------------------- */
+/* --- Shown times in the future ---------------------------------------------
+ */
 
 static void note_lease(struct looking *look, const struct face_hold *of,
                        uint64_t left_ms)

@@ -252,7 +252,8 @@ static bool was_refused(const struct sim_rights *rights,
                    false);
 }
 
-/* --- What is told --------------------------------------------------------- */
+/* --- Answers ---------------------------------------------------------------
+ */
 
 static bool lacks_right(struct bytes text)
 {

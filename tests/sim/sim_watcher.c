@@ -39,7 +39,8 @@ static const char *name_of(const struct sim_watcher *watcher)
     return watcher->client->host.name;
 }
 
-/* --- What it must be told next -------------------------------------------- */
+/* --- The expected next event -----------------------------------------------
+ */
 
 static bool fits(const struct sim_watcher *watcher,
                  const struct log_event *event)
@@ -196,7 +197,8 @@ static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
     }
 }
 
-/* --- What it is told ------------------------------------------------------ */
+/* --- The events that arrive ------------------------------------------------
+ */
 
 static bool is_told_so(const struct log_event *event, struct bytes kind,
                        const struct resp_reply *reply, uint32_t map)
