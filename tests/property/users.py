@@ -10,8 +10,8 @@ ALONE = ('admin', 'access')  # Only in the role 'admin'.
 # In the order of enum quota_key. The model only knows whether a request uses
 # more bytes, so their bound is the standard or nothing.
 QUOTAS = ('sessions', 'holds', 'waits', 'bytes')
-STANDARD = (10000, 100000, 10000, 64 << 20, 1000)
-BOUND_MAX = (100000000, 100000000, 100000000, 64 << 30, 100000000)
+STANDARD = (10000, 100000, 10000, 64 << 20, 1000, 10000)
+BOUND_MAX = (100000000, 100000000, 100000000, 64 << 30, 100000000, 100000000)
 # The right that an entry needs; the position of the name after the operation.
 DEMANDS = {
     'please': ('share', 4), 'note': ('share', 4), 'break': ('kick', 4),
