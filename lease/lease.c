@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a client may believe of its lease, from when it asked and what it was
- * answered. Rules 1, 8 and 16. */
+/* How long a client may rely on its lease, from the times of its requests and
+ * the answers. Rules 1, 8 and 16. */
 
 #include "lease/lease.h"
 
@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "lease/rules.h"
 
-/* The time since 'then' by the clock that has gone further. */
+/* The time since 'then' by the clock that has advanced more (rule 1). */
 static uint64_t lease_elapsed(struct lease_clock then, struct lease_clock now)
 {
     uint64_t monotonic_ns = rules_left(now.monotonic_ns, then.monotonic_ns);

@@ -25,9 +25,9 @@ struct timed_session {
     uint64_t ttl_ns;
     uint64_t linger_ns; /* 0 if there is no linger. */
     uint64_t deadline_ns;
-    uint64_t heard_ns; /* The newest heartbeat of this reign; 0 if none. */
-    bool is_bound;     /* The state has a mark of it. */
-    /* The mark is its own, not only a BEGIN's: it needs no other. */
+    uint64_t heard_ns; /* The newest heartbeat under this leader; 0: none. */
+    bool is_bound;     /* The state has a mark for it. */
+    /* The mark is a TIME's, not only a BEGIN's, and needs no other. */
     bool is_marked;
     bool is_mark_in_flight;
     bool is_hearing; /* A HEARD of it is under way. */
@@ -64,8 +64,8 @@ static uint64_t next_mark(const struct timed_session *session)
     return rules_left(session->deadline_ns, session->ttl_ns - quiet_ns);
 }
 
-/* Puts the next mark into its heap, or takes it out if there will be none until
- * the session is heard again. */
+/* Puts the next mark into its heap, or removes it if none will be due until the
+ * session is heard again. */
 static void schedule_mark(struct leases *leases, struct timed_session *session)
 {
     uint64_t at_ns = next_mark(session);
@@ -94,7 +94,7 @@ static void leases_drop(struct leases *leases, struct timed_session *session)
     pool_give(&leases->pool, session, sizeof *session);
 }
 
-/* Takes the due session that comes first out of the heap of deadlines. */
+/* Removes the first due session from the heap of deadlines. */
 static struct timed_session *pop_due(struct leases *leases, uint64_t now_ns)
 {
     for (;;) {
@@ -113,9 +113,9 @@ static struct timed_session *pop_due(struct leases *leases, uint64_t now_ns)
     }
 }
 
-/* Takes the one to be marked first out of the heap of marks. A session past its
- * deadline needs no mark: its EXPIRE is next. A heartbeat before that puts it
- * back. */
+/* Removes the first session to be marked from the heap of marks. A session past
+ * its deadline needs no mark: its EXPIRE is next. A heartbeat before that puts
+ * it back. */
 static struct timed_session *pop_unmarked(struct leases *leases,
                                           uint64_t now_ns)
 {
@@ -194,7 +194,7 @@ void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
     uint64_t quiet_ms = quiet.quiet_ms + lockfsm_clock(fsm) - quiet.clock_ms;
     quiet_ms = u64_min(quiet_ms, session->ttl_ms);
     timed->deadline_ns = now_ns + timed->ttl_ns - quiet_ms * NS_PER_MS;
-    /* An inherited deadline never lies in the past (rule 4). */
+    /* An inherited deadline is never in the past (rule 9). */
     CHECK(timed->deadline_ns >= now_ns);
     timed->is_marked = session->mark_index != 0;
     set_bound(leases, timed, true);
@@ -230,8 +230,8 @@ void leases_marked(struct leases *leases, uint64_t session)
         CHECK(!timed->is_durable); /* The state marks none. */
         /* A Redis value that lost its end and got another while the mark was
          * under way is timed anew (operation_kind()), so it need not have one
-         * in flight. The mark is right all the same: it counts the silence
-         * since the receipt of what gave the end. */
+         * in flight. The mark is still right: it counts the silence since the
+         * receipt of the request that set the end. */
         timed->is_mark_in_flight = false;
         set_bound(leases, timed, true);
     }
@@ -258,7 +258,7 @@ void leases_hearing(struct leases *leases, uint64_t session)
     }
 }
 
-/* Follows a Redis value that was given an end, or lost it. */
+/* Handles a Redis value that received an end, or lost it. */
 static void operation_kind(struct leases *leases, struct timed_session *timed,
                            const struct session *session, uint64_t now_ns)
 {
@@ -271,7 +271,8 @@ void leases_changed(struct leases *leases, const struct session *session,
 {
     struct timed_session *timed = leases_find(leases, session->id);
     uint64_t ttl_ns = session->ttl_ms * NS_PER_MS;
-    /* A blacklisting also comes here, and must not move the deadline. */
+    /* A blacklisting also causes this effect, and must not move the deadline.
+     */
     if (timed == NULL || timed->is_doomed || !is_renewed) {
         return;
     }
@@ -281,8 +282,8 @@ void leases_changed(struct leases *leases, const struct session *session,
     }
     CHECK(ttl_ns > 0);
     if (ttl_ns < timed->ttl_ns && now_ns + ttl_ns < timed->deadline_ns) {
-        /* The client has asked for less: it has trusted the shorter lease since
-         * it sent that (rule 18). */
+        /* The client has requested less, and has trusted only the shorter lease
+         * since it sent the request (rule 18). */
         timed->deadline_ns = now_ns + ttl_ns;
         heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
     }
@@ -301,7 +302,7 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
         return true; /* A durable session has no deadline. */
     }
     timed->heard_ns = u64_max(timed->heard_ns, received_ns);
-    /* Each heartbeat gives the whole lease (rule 2). */
+    /* Each heartbeat grants the whole lease (rule 2). */
     timed->deadline_ns = u64_max(timed->deadline_ns,
                                  received_ns + timed->ttl_ns);
     timed->marks_now = false;
@@ -394,6 +395,7 @@ enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
         &leases->command,
         &(struct expire_command){.sessions = ids, .session_count = count});
     free(ids);
+    /* Rule 14: a session is doomed only if its EXPIRE was submitted. */
     bool is_proposed = propose(data, buffer_bytes(&leases->command));
     for (uint32_t i = 0; i < count; i++) {
         session = leases->chosen[i];

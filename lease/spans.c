@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What begins with an entry and ends after a time: one heap of ends over one
- * table by what each span belongs to. */
+/* Spans begin with an entry and end after a time: one heap of their ends, and
+ * one table by their subjects. */
 
 #include "lease/spans.h"
 
@@ -14,9 +14,9 @@
 #include "lease/rules.h"
 #include "lockfsm/entry.h"
 
-/* What an inherited span is prolonged by, since the first TIME after its
- * beginning may count time before it. A limited hold by one more: clients
- * believe in it, see spans_hold_left(). */
+/* The prolongation of an inherited span, since the first TIME after its
+ * beginning can count time before it (rule 10). A limited hold gets one more
+ * step: clients rely on it, see spans_hold_left(). */
 #define SLACK_MS CLOCK_STEP_MS_MAX
 #define HOLD_SLACK_MS (UINT64_C(2) * CLOCK_STEP_MS_MAX)
 
@@ -29,9 +29,9 @@ enum span_kind {
     SPAN_QUARANTINE
 };
 
-/* The subject of a span. Fields that are no part of the identity of its kind
- * are 0: a wait is its index and owner, a delay its lock, a hold and its break
- * their lock, session and owner, a blacklisting its index. */
+/* The subject of a span. Fields that do not identify a span of its kind are 0:
+ * a wait is its index and owner, a delay its lock, a hold and its break their
+ * lock, session and owner, a blacklisting its index. */
 struct span_key {
     enum span_kind kind;
     /* The index of a wait or a blacklisting, or the session of a hold or break.
@@ -115,7 +115,7 @@ static struct span *spans_obtain(struct spans *spans,
     return span;
 }
 
-/* When a span that another leader began is to end. */
+/* The end of a span that began under another leader. */
 static uint64_t inherited_end(const struct lockfsm *fsm, uint64_t span_ms,
                               uint64_t clock_ms, uint64_t slack_ms,
                               uint64_t now_ns)
@@ -176,6 +176,7 @@ void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         struct span_key key = {SPAN_HOLD, hold->session->id, lock->name,
                                hold->owner};
+        /* Rule 10: one step more than the others, since clients rely on it. */
         if (hold->hold_ms > 0) {
             start_hold(spans, &key, hold->token, hold->hold_ms,
                        hold->hold_clock_ms,
@@ -216,8 +217,9 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
                                       SLACK_MS, now_ns));
         }
     }
-    /* The quarantine begins with the BEGIN of a new life, whose effect
-     * spans_follow() does not see: the leader does not serve yet. */
+    /* The quarantine begins with the BEGIN of a restored cluster.
+     * spans_follow() does not see its effect, because the leader does not serve
+     * yet. */
     uint64_t quarantine_ms;
     struct span_key key = {.kind = SPAN_QUARANTINE,
                            .number = lockfsm_quarantine(fsm, &quarantine_ms)};
@@ -232,6 +234,8 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
 void spans_follow(struct spans *spans, const struct lockfsm *fsm,
                   const struct effect *effect, uint64_t now_ns)
 {
+    /* Rule 10: the leader that applied the beginning counts the whole length.
+     */
     uint64_t end_ns = now_ns + effect->time_ms * NS_PER_MS;
     struct span_key wait = {.kind = SPAN_WAIT,
                             .number = effect->wait_index,
@@ -319,7 +323,7 @@ uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
 
 /* A successor ends it at length - (its clock - the clock at the grant - two
  * steps) from its BEGIN on. Its clock is at most 'clock_ms', plus a step that
- * began earlier, plus what passes from now on. */
+ * began earlier, plus the time from now on. */
 uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
                          uint64_t session, struct bytes owner,
                          uint64_t clock_ms, uint64_t now_ns)
@@ -356,6 +360,8 @@ static void encode_over(struct buffer *out, const struct span *span)
                                      .owner = span->owner,
                                      .token = span->instance};
     buffer_clear(out);
+    /* The command names the instance of what it ends, so that it cannot end a
+     * later wait or hold of the same lock. */
     switch (span->kind) {
     case SPAN_WAIT:
         encode_wait_timeout(

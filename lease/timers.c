@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The way into the leader's deadlines: follows effects, asks leases and spans
- * what is due, and moves the log's clock by TIME. */
+/* The interface of the leader's deadlines: it handles effects, collects due
+ * commands from leases and spans, and moves the log's clock with TIME. */
 
 #include "lease/timers.h"
 
@@ -18,13 +18,14 @@
 #include "lockfsm/entry.h"
 
 /* How long after the newest TIME or BEGIN the next TIME is due. It is less than
- * one TIME may count, so that a late turn loses nothing. */
+ * the most that one TIME can count, so that a late turn of the loop loses
+ * nothing. */
 #define TIME_EVERY_NS (CLOCK_STEP_MS_MAX * NS_PER_MS * 4 / 5)
-/* The most sessions that one TIME marks: no entry takes a millisecond to apply.
- */
+/* The most sessions that one TIME marks, so that no entry takes a millisecond
+ * to apply. */
 #define MARK_SESSION_MAX 1024
 
-/* How far a new leader has got with the state that it found. */
+/* Progress of a new leader through the state that it found. */
 struct inheritance {
     uint64_t begun_ns; /* 0 if nothing is left. */
     const struct session *session;
@@ -39,7 +40,7 @@ struct timers {
     uint64_t clock_index;
     uint64_t noted_ns;
     bool is_time_in_flight;
-    uint64_t in_flight_ms; /* By how much it may move the clock. */
+    uint64_t in_flight_ms; /* The most by which it can move the clock. */
     struct leases leases;
     struct spans spans;
     struct buffer command;
@@ -206,8 +207,8 @@ void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns)
     leases_detached(&timers->leases, session, now_ns);
 }
 
-/* When the clock must move at the latest, even if no session is to be marked.
- */
+/* The latest time at which the clock must move, even if no session has to be
+ * marked. */
 static uint64_t next_time(const struct timers *timers)
 {
     bool is_needed = timers->leases.bound_count > 0 ||
@@ -247,9 +248,8 @@ uint64_t timers_quarantine_left(struct timers *timers,
                : spans_quarantine_left(&timers->spans, since_index, now_ns);
 }
 
-/* The hold's end is counted by the log's clock, too, since a successor counts
- * by that, and it may have gone further than this leader's own since the grant.
- */
+/* The log's clock counts, too, because a successor uses it, and it can have
+ * advanced more since the grant than this leader's own (rule 16). */
 uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
                           struct bytes lock, uint64_t session,
                           struct bytes owner, uint64_t now_ns)
@@ -265,8 +265,8 @@ uint64_t timers_break_left(struct timers *timers, const struct hold *hold,
                             hold->owner, now_ns);
 }
 
-/* Proposes a TIME, at most one at once: what it counts is known only when it is
- * applied. */
+/* Proposes a TIME, one at a time: the time that it counts is known only when it
+ * is applied. */
 static void propose_time(struct timers *timers, uint64_t now_ns,
                          uint64_t clock_ns, timers_propose_fn *propose,
                          void *data)

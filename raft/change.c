@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Changes of the membership, one at a time (Ongaro's thesis, 4.1), and transfer
- * of leadership. All that the core takes for granted is checked here. */
+ * of leadership. Everything that the core takes for granted is checked here. */
 
 #include "raft/replica_state.h"
 
@@ -13,9 +13,9 @@
 /* A member is promoted when it lacks at most this part of the window. */
 #define CATCH_UP_SHARE 4
 
-/* A member refuses to vote until it has the entry that promotes it; if the next
- * change is made before, a majority can be left without enough votes for ever.
- * A change that takes its vote away again need not wait. */
+/* A member refuses to vote until it has the entry that promotes it. If the next
+ * change is made before that, a majority can lack votes for ever. A change that
+ * demotes the member again need not wait. */
 static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
 {
     const struct members_record *newest = members_history_at(&replica->history,
@@ -54,7 +54,7 @@ static int check_change(const struct replica *replica, uint64_t id)
     }
     /* T11: without a committed entry of its own term a leader may not change
      * anything: majorities of its configuration and of a predecessor's
-     * uncommitted one need not meet. */
+     * uncommitted one need not overlap. */
     if (known_term(replica, core->commit_index) != core->current_term) {
         return HASP_EBUSY;
     }
@@ -109,8 +109,8 @@ int replica_add(struct replica *replica, uint64_t id, uint64_t incarnation,
     return step_end_call(replica, error, update);
 }
 
-/* True if the member lacks little and knows itself as a member: then it can
- * vote (T14). */
+/* True if the member is close to the end of the log and has the entry that made
+ * it a member, so that it can vote (T14). */
 static bool has_caught_up(const struct replica *replica, uint64_t id)
 {
     const struct members_record *newest = members_history_at(&replica->history,
@@ -129,6 +129,8 @@ int replica_set_role(struct replica *replica, uint64_t id,
     step_begin(replica, now_ms);
     struct replica_member *member = (struct replica_member *)(uintptr_t)
         replica_members_find(&next, id);
+    /* A new voter must have caught up: until it has the log and the entry that
+     * makes it a member, it counts for majorities but cannot vote (T14). */
     int error = check_change(replica, id);
     if (error == 0 && member == NULL) {
         error = HASP_ENOENT;
@@ -173,7 +175,7 @@ int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
     return step_end_call(replica, error, update);
 }
 
-/* The other voter that has most of the log; 0 if there is none. */
+/* The other voter with the longest log; 0 if there is none. */
 static uint64_t best_voter(const struct replica *replica)
 {
     const struct replica_members *members = newest_members(replica);
@@ -190,7 +192,8 @@ static uint64_t best_voter(const struct replica *replica)
     return best;
 }
 
-/* Checks whether leadership may go to '*id'; finds a voter if that is 0. */
+/* Checks whether leadership can be transferred to '*id'; chooses a voter if
+ * that is 0. */
 static int check_transfer(const struct replica *replica, uint64_t *id)
 {
     if (!replica_is_leader(replica)) {

@@ -8,16 +8,16 @@
 #include "base/minmax.h"
 #include "raft/replica_state.h"
 
-/* How many elections are hurried after a leader's end; later ones take their
- * time. */
+/* The number of elections that are shortened after a leader is lost; later ones
+ * have Raft's normal timing. */
 #define HURRY_ELECTIONS 16
 
-/* A member that reports a slower flush than this is not waited for. */
+/* Do not wait for a member that reports a longer flush than this. */
 #define FLUSH_TOLD_MAX_MS 4000u
 
-/* After a leader's end the voters stand for election one after the other. The
- * pause covers one attempt until the others know of it, without flushes, which
- * they learn of separately. */
+/* After a leader is lost the voters become candidates one after the other. The
+ * pause is long enough for the others to hear of an attempt; flushes are not
+ * included, since they are reported separately. */
 #define STAND_FIRST_MS 1
 #define STAND_STEP_MS 20
 
@@ -36,8 +36,8 @@ static void election_timing_hurry(struct replica *replica)
     replica->timing.hurried = raft_timeout(&replica->core);
 }
 
-/* How long this node waits, after the end of 'leader', for the members whose
- * turn comes before its own. */
+/* How long this node waits, after losing 'leader', for the members whose turn
+ * is before its own. */
 static uint64_t turn_ms(const struct replica *replica, uint64_t leader)
 {
     const struct replica_members *members = newest_members(replica);
@@ -75,7 +75,7 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
     }
     uint64_t leader = core->follower_state.current_leader.id;
     if (id == 0 && !replica->has_heard_leader) {
-        /* No node knows yet which others are there. */
+        /* No node knows yet which others are running. */
         forget_leader(replica,
                       prng_below(&replica->prng, replica->heartbeat_ms));
     } else if (id != 0 && id == leader) {
@@ -83,8 +83,8 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
     }
 }
 
-/* When a follower gives up its leader, by the caller's clock: after the
- * shortest time of an election, and its turn. */
+/* When a follower gives up its leader, by the caller's clock: after the minimum
+ * election timeout plus the delay of its turn. */
 static uint64_t silence_ms(const struct replica *replica)
 {
     const struct raft *core = &replica->core;
@@ -150,11 +150,11 @@ static bool is_pledged(const struct replica *replica, uint64_t from)
 
 bool election_timing_refuses(const struct replica *replica, uint64_t from)
 {
-    /* A vote would have to wait for the one that is being saved. */
+    /* A vote would have to wait for the save in progress. */
     return !vote_is_saved(replica) || is_pledged(replica, from);
 }
 
-/* Holds still for as long as a flush of that length may take, with the messages
+/* Holds still for the time that such a flush can take, including the messages
  * around it. */
 static void election_timing_hold(struct replica *replica, uint64_t flush_ms)
 {
@@ -199,7 +199,8 @@ void election_timing_answered(struct replica *replica, bool is_granted,
 {
     struct election_timing *timing = &replica->timing;
     if (!is_granted) {
-        /* The member cannot be voted for now: others may stand for election. */
+        /* The member is not going to vote for this node: allow other
+         * candidates. */
         timing->pledged_to = 0;
     } else if (flush_ms <= FLUSH_TOLD_MAX_MS) {
         timing->others_ms = u64_max(timing->others_ms, flush_ms);
@@ -235,8 +236,8 @@ void election_timing_attempt(struct replica *replica)
         return;
     }
     if (replica->core.state == RAFT_CANDIDATE) {
-        /* T16: without this the core would begin the next term without asking
-         * first. */
+        /* T16: without this the core would begin the next term without a
+         * pre-vote. */
         replica->core.candidate_state.in_pre_vote = replica->core.pre_vote;
         replica->core.candidate_state.disrupt_leader = false;
     } else {
@@ -258,8 +259,8 @@ void election_timing_leader(struct replica *replica)
     timing->hurry_ms = 0;
 }
 
-/* Tells the others of the candidacy at once, while this node's vote for itself
- * is being saved. */
+/* Announces the candidacy at once, while this node's vote for itself is being
+ * saved. */
 static void election_timing_stand(struct replica *replica)
 {
     const struct replica_members *members = newest_members(replica);
@@ -295,7 +296,7 @@ void election_timing_follow(struct replica *replica)
         raft_timeout(core) == timing->hurried) {
         return;
     }
-    /* A candidate tries again before a node that has just given its vote. */
+    /* A candidate retries earlier than a node that has just voted. */
     uint64_t least_ms = core->state == RAFT_CANDIDATE ? beat_ms / 2
                                                       : 2 * beat_ms;
     shorten_wait(replica, least_ms + prng_below(&replica->prng, 2 * beat_ms));

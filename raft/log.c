@@ -90,6 +90,7 @@ static uint64_t append_batch(struct log *log,
     }
     struct log_batch *batch = malloc(sizeof *batch + size);
     CHECK(batch != NULL);
+    /* The block is freed with the last of its entries. */
     batch->references = n;
     uint8_t *at = batch->data;
     uint64_t size_sum = log->count > 0 ? log_slot(log, log_last(log))->size_sum
@@ -97,6 +98,7 @@ static uint64_t append_batch(struct log *log,
     for (uint64_t i = 0; i < n; i++) {
         uint32_t body_size = (uint32_t)entries[i].body.size;
         CHECK(entries[i].term > 0);
+        /* An invariant of every Raft log (5.3). */
         CHECK(entries[i].term >= log_term(log, log_last(log)));
         if (body_size > 0) {
             memcpy(at, entries[i].body.data, body_size);

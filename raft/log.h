@@ -4,7 +4,7 @@
  *
  * libraft's step core keeps only the terms of entries; its caller keeps the
  * payloads. The slots of entries are in chunks that never move, so that a long
- * log grows as cheaply as a short one; the bodies of one append lie in one
+ * log grows as cheaply as a short one; the bodies of one append are in one
  * reference-counted block, freed with the last entry that points into it. The
  * cache is bounded by trimming, which follows snapshots.
  *
@@ -75,7 +75,7 @@ static inline uint64_t log_term(const struct log *log, uint64_t log_index)
     return log_has(log, log_index) ? log_slot(log, log_index)->term : 0;
 }
 
-/* The entry at 'log_index', which must be there; its body lives until it is
+/* The entry at 'log_index', which must exist; its body lives until it is
  * trimmed or truncated. */
 struct replica_entry log_entry(const struct log *log, uint64_t log_index);
 

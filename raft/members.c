@@ -114,11 +114,15 @@ int replica_members_decode(struct bytes encoded,
     }
     for (uint64_t i = 0; i < count; i++) {
         struct replica_member *member = &members.member[members.count];
+        /* The core refuses a configuration with duplicates, so none may enter
+         * the log. */
         if (!read_member(&reader, member) || !member_is_new(&members, member)) {
             return HASP_EPROTO;
         }
         members.count++;
     }
+    /* Without a voter no leader could be elected to change the configuration.
+     */
     if (!skip_padding(&reader, encoded) ||
         !read_incarnations(&reader, &members) ||
         members_voter_count(&members) == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Configurations: the members, and the log entry that made them so.
+/* Configurations: the members, each with the log entry that set them.
  *
  * Encoded as libraft encodes them (so that the core can decode the entry),
  * followed by what the core does not read:
@@ -10,7 +10,7 @@
  *
  * The history holds each configuration that is in the log, and the newest one
  * before it: for snapshots (the core's own copy is not reliable for that, see
- * README.md T1), for telling the core which one is committed, and for finding
+ * README.md T1), for reporting the committed one to the core, and for finding
  * the member that was promoted last. */
 
 #ifndef HASP_RAFT_MEMBERS_H
@@ -26,15 +26,15 @@ struct raft_configuration;
 uint32_t members_voter_count(const struct replica_members *members);
 
 /* The core knows members by their ids alone. A new data directory that catches
- * up reads configurations which name its id with the former directory: the core
- * must not take that one for itself, or it would stand for election with the
- * former one's vote. So it is shown such a member under this id, which no node
- * has. */
+ * up reads configurations which name its id with the former directory. The core
+ * must not take that member for itself, or it would become a candidate with the
+ * former directory's vote. So such a member has this id, which no node has, in
+ * the core's view. */
 #define MEMBERS_FORMER_SELF UINT64_MAX
 /* The view for the core of node 'id' with the directory 'incarnation'. */
 void members_core_view(const struct replica_members *members, uint64_t id,
                        uint64_t incarnation, struct replica_members *ret_view);
-/* A copy of such a view for the core, which takes it over. */
+/* A copy of such a view for the core, which owns it from then on. */
 void members_to_core(const struct replica_members *view,
                      struct raft_configuration *ret_configuration);
 

@@ -39,6 +39,7 @@ static void encode_append(const struct message_append *append,
 void message_encode(const struct message *message, struct buffer *out)
 {
     buffer_put_u8(out, (uint8_t)message->kind);
+    /* The format: message_decode() refuses any other. */
     buffer_put_u8(out, 0);
     buffer_put_u64(out, message->term);
     switch (message->kind) {
@@ -122,6 +123,8 @@ static bool entries_are_sound(const struct message_append *append,
         uint32_t size = reader_u32(&heads);
         struct bytes body = reader_bytes(&bodies, size);
         struct replica_members members;
+        /* The leader sends its own log: no term in it is above the leader's or
+         * decreases. */
         if (size > REPLICA_ENTRY_SIZE_MAX || !reader_ok(&bodies, false) ||
             entry_term == 0 || entry_term < term_before || entry_term > term ||
             type < ENTRY_COMMAND || type > ENTRY_CHANGE) {
@@ -162,6 +165,8 @@ int message_decode(struct bytes encoded, struct message *ret_message)
     }
     switch (message.kind) {
     case MESSAGE_APPEND:
+        /* The core does not check entries: Debian builds it without assertions
+         * (README). */
         if (!decode_append(&reader, &message.append) ||
             !entries_are_sound(&message.append, message.term)) {
             return HASP_EPROTO;

@@ -18,10 +18,10 @@
  *     CONFIRMED      u64 number
  *
  * Pure, and bounded: decoding allocates nothing; every count and length is
- * checked against the bytes that are there before it is used. What a decoded
- * message says by itself is checked here (terms that do not decrease, known
- * types, configurations that decode); what it says of the log, in receive.c.
- * InstallSnapshot does not travel as a message: the caller sends the file. */
+ * checked against the available bytes before it is used. This module checks a
+ * message by itself (terms that do not decrease, known types, configurations
+ * that decode); receive.c checks it against the log. InstallSnapshot is not a
+ * message: the caller sends the file. */
 
 #ifndef HASP_RAFT_MESSAGE_H
 #define HASP_RAFT_MESSAGE_H
@@ -71,7 +71,8 @@ struct message {
             uint64_t last_term;
             bool is_disrupting;
             bool is_pre_vote;
-            bool is_standing;  /* Not a question: a vote is about to be. */
+            bool is_standing;  /* Announces a candidacy; the vote is requested
+                                  later. */
             uint32_t flush_ms; /* Longest of those known to the candidate. */
         } vote;
         struct {

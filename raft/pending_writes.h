@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The writes that were handed to the log on disk and are not yet known to be
- * durable, in their order.
+/* The writes that were passed to the log on disk and are not yet known to be
+ * durable, in order.
  *
- * The core's RAFT_PERSISTED_ENTRIES has no term and must never be told of an
- * entry that was replaced meanwhile. An index and a term alone do not say which
+ * The core's RAFT_PERSISTED_ENTRIES has no term and must never report an entry
+ * that was replaced in the meantime. An index and a term alone do not say which
  * write a completion belongs to: an entry can be truncated and written again
  * with the same index and term while the first write is still under way. So the
  * writes are kept in their order, as runs of consecutive entries of one term,
@@ -32,14 +32,14 @@ void pending_writes_done(struct pending_writes *written);
  * anything. */
 void pending_writes_clear(struct pending_writes *written);
 
-/* The entry (term, log_index) was handed to the log. An index that is not above
- * that of the call before has replaced what was there. */
+/* The entry (term, log_index) was passed to the log. An index that is not above
+ * the previous call's replaces the entries from there on. */
 void pending_writes_queue(struct pending_writes *written, uint64_t term,
                           uint64_t log_index);
 
 /* The write of the entry (term, log_index) and all before it has ended. Returns
- * the index up to which the present log is durable now, or 0 if no such write
- * is awaited. */
+ * the last durable index of the present log, or 0 if no such write is pending.
+ */
 uint64_t pending_writes_complete(struct pending_writes *written, uint64_t term,
                                  uint64_t log_index);
 

@@ -2,10 +2,10 @@
 
 /* Received messages: checked against the state, then fed to the core.
  *
- * The core trusts its messages: what does not fit its state it asserts (and
- * Debian's build has no assertions). So everything it assumes is checked here
+ * The core trusts its messages: it only asserts that they fit its state, and
+ * Debian's build has no assertions. So everything it assumes is checked here
  * first. A message that no correct member can send is HASP_EPROTO and changes
- * nothing; one that is merely late is made harmless or dropped. */
+ * nothing; a late message is made harmless or dropped. */
 
 #include "raft/replica_state.h"
 
@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/minmax.h"
 
-/* A part of an AppendEntries, as it is passed to the core. */
+/* A part of an AppendEntries that is passed to the core as one event. */
 struct part {
     uint64_t prev_index;
     uint64_t prev_term;
@@ -31,10 +31,12 @@ static bool append_fits(const struct replica *replica, uint64_t from,
     uint64_t prev_term = known_term(replica, append->prev_index);
     if (message->term == replica->core.current_term) {
         uint64_t leader = replica_leader(replica);
+        /* Election Safety: a term has at most one leader (Raft, 5.2). */
         if (leader != 0 && leader != from) {
             return false;
         }
     }
+    /* A committed entry never changes (Leader Completeness, Raft, 5.4). */
     if (append->prev_index <= committed && prev_term != 0 &&
         prev_term != append->prev_term) {
         return false;
@@ -52,11 +54,12 @@ static bool append_fits(const struct replica *replica, uint64_t from,
     return true;
 }
 
-/* T9: where an AppendEntries begins below what is left of the log here, the
- * core does not know the entry before it: it rejects what is committed, or,
- * from the very first entry on, appends old entries behind the newest. All that
- * a snapshot of ours covers is committed, so the leader has it, too (Leader
- * Completeness): the message is made to begin at the snapshot's end. */
+/* T9: if an AppendEntries begins below the trimmed log, the core does not know
+ * the entry before it. It then rejects committed entries or, if the message
+ * begins with the very first entry, appends old entries after the newest.
+ * Everything that our snapshot covers is committed, so the leader has it, too
+ * (Leader Completeness). Therefore the message is made to begin at the
+ * snapshot's end. */
 static void receive_reanchor(const struct replica *replica, struct part *all)
 {
     const struct raft_trail *trail = &replica->core.trail;
@@ -78,10 +81,10 @@ static void receive_reanchor(const struct replica *replica, struct part *all)
 }
 
 /* T12: the core sets its commit index to min(leader's, last entry of the
- * message), which goes BACK if the message ends below what is committed here
- * already (old, or a part of one). Then it gets no new commit index. The first
- * entry of the log is the same everywhere and counts as committed, as at its
- * start. */
+ * message), which goes BACK if the message ends below the present commit index
+ * (an old message, or a part of one). Such a message gets no new commit index.
+ * The first entry of the log is the same everywhere and counts as committed, as
+ * at its start. */
 static uint64_t sound_commit(const struct replica *replica,
                              const struct part *part, uint64_t commit_index)
 {
@@ -111,9 +114,9 @@ static void feed_part(struct replica *replica, uint64_t from,
 {
     struct raft_message m = {.type = RAFT_APPEND_ENTRIES};
     ROOM(replica->core_entries, replica->core_entries_capacity, part->count);
-    /* The core frees the payload of entries that it does not take. It gets a
-     * block for that; the payload itself is read in place and copied if it is
-     * taken. */
+    /* The core frees the payload of entries that it does not accept, so it gets
+     * a dummy block. The payload itself is read in place, and copied if it is
+     * accepted. */
     void *block = part->count > 0 ? raft_malloc(1) : NULL;
     CHECK(part->count == 0 || block != NULL);
     for (uint32_t i = 0; i < part->count; i++) {
@@ -137,9 +140,9 @@ static void feed_part(struct replica *replica, uint64_t from,
     receive_feed(replica, from, &m);
 }
 
-/* T13: a configuration follows another one in a log only if that one was
- * committed; yet the core, given the newer one, forgets the older without
- * having noted it as committed, and would roll back too far. So the core first
+/* T13: a configuration follows another in a log only if the older one was
+ * committed. But a core that gets the newer one forgets the older without
+ * recording it as committed, and would roll back too far. So the core first
  * gets the commit index of the older one, if the message will match. */
 static void commit_change_before(struct replica *replica,
                                  const struct part *part)
@@ -153,8 +156,8 @@ static void commit_change_before(struct replica *replica,
     }
 }
 
-/* T1: the core notes the index of the first new entry for a configuration
- * anywhere in an AppendEntries. So each configuration begins a part. */
+/* T1: for a configuration anywhere in an AppendEntries the core records the
+ * index of the first new entry. So each configuration begins a part. */
 static void feed_parts(struct replica *replica, uint64_t from,
                        const struct message *message, struct part all)
 {
@@ -219,8 +222,8 @@ static void receive_append_result(struct replica *replica, uint64_t from,
         raft_match_index(&replica->core, from, &match) != 0) {
         return; /* The answer is late, or the node is no longer a member. */
     }
-    /* T9, the leader's side: what a follower has once acknowledged it has. A
-     * rejection below that is late; a last index below it is untrue. */
+    /* T9, the leader's side: a follower keeps what it has acknowledged. A
+     * rejection below that index is late; a last index below it is wrong. */
     CHECK(from != replica->id);
     if (rejected > 0 && rejected <= match) {
         rejected = 0;
@@ -252,11 +255,12 @@ static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
     step_send(replica, to, &answer);
 }
 
-/* T14: a member that is not a voter by its own log refuses every vote. But the
- * candidate that requests its vote has promoted it; if that entry has not
- * arrived yet and its vote is needed (from one voter to two it always is), no
- * node can ever be elected to send it. So it votes, by the rules for voters: a
- * vote counts by the candidate's configuration (thesis, 4.1). */
+/* T14: the core of a member that is not a voter by its own log refuses every
+ * vote. But the candidate that requests its vote has promoted it. If that entry
+ * has not arrived yet and the vote is needed (it always is when one voter
+ * becomes two), no node can ever be elected to send the entry. So the member
+ * votes by the rules for voters: the candidate's configuration decides whether
+ * a vote counts (thesis, 4.1). */
 static bool may_lend_vote(const struct replica *replica, uint64_t from,
                           const struct message *message)
 {
@@ -303,7 +307,7 @@ static int receive_vote(struct replica *replica, uint64_t from,
     m.request_vote.pre_vote = message->vote.is_pre_vote;
     replica->timing.asking_flush = message->vote.flush_ms;
     if (!hears_leader(replica)) {
-        /* T8: the core would go by its own random timer. */
+        /* T8: the core would wait for its own random timer. */
         m.request_vote.disrupt_leader = true;
     }
     if (message->vote.is_pre_vote && election_timing_refuses(replica, from)) {
@@ -379,7 +383,7 @@ static void receive_confirm(struct replica *replica, uint64_t from,
     }
 }
 
-/* True of what counts for this node: an answer. */
+/* True for an answer: it counts for this node's own decisions. */
 static bool is_answer(const struct message *message)
 {
     return message->kind == MESSAGE_APPEND_RESULT ||
@@ -399,9 +403,9 @@ int replica_receive(struct replica *replica, uint64_t from,
         error = HASP_ETOOBIG;
     }
     step_begin(replica, now_ms);
-    /* The answer of a directory that the configuration does not name, or not
-     * any more, promises nothing for the one that it names: it must make no
-     * majority. */
+    /* An answer from a directory that the configuration does not name, or no
+     * longer names, promises nothing for the directory that it names. It must
+     * not count for a majority. */
     if (error == 0 && (!is_answer(&message) ||
                        replica_is_named(replica, from, incarnation))) {
         switch (message.kind) {

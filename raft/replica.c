@@ -91,7 +91,7 @@ void replica_persisted(struct replica *replica, uint64_t term,
     uint64_t durable = pending_writes_complete(&replica->written, term,
                                                log_index);
     if (durable > replica->core.last_stored && !replica->is_installing) {
-        /* A node does not stand while its writes are under way. */
+        /* A node does not become a candidate while its writes are under way. */
         CHECK(replica->core.state == RAFT_LEADER ||
               replica->core.state == RAFT_FOLLOWER);
         CHECK(known_term(replica, durable) > 0);
@@ -131,8 +131,8 @@ static bool replica_is_alone(const struct replica *replica)
 }
 
 /* T2, at run time: a single voter that has stepped down would lead again in the
- * term in which it is. The core is made to give its vote of the next term to
- * itself, as if it had asked; when its timer runs out again it leads. */
+ * same term. So the core first votes for itself in the next term, as if it had
+ * requested the vote; it leads when its timer expires again. */
 static void vote_for_itself(struct replica *replica)
 {
     uint64_t last = log_last(&replica->log);
@@ -185,7 +185,7 @@ void replica_tick(struct replica *replica, uint64_t now_ms,
             }
             step_core(replica, &event);
         }
-        /* The newest question may have been lost on the way. */
+        /* The newest question may have been lost in the network. */
         if (replica_is_leader(replica) &&
             replica->confirmed < replica->confirm.asked &&
             replica->confirm.asked > replica->confirm.asked_before) {
@@ -225,8 +225,8 @@ int replica_submit(struct replica *replica, const struct bytes *commands,
     CHECK(count > 0);
     step_begin(replica, now_ms);
     uint64_t last = log_last(&replica->log);
-    /* Entries that a predecessor left behind do not count, or a new leader's
-     * first entry might be refused because of them. */
+    /* A predecessor's uncommitted entries do not count: otherwise a new
+     * leader's first entry could be refused because of them (T10). */
     uint64_t settled = u64_max(replica->core.commit_index,
                                replica->reign_index);
     if (!replica_is_leader(replica) || replica_is_transferring(replica)) {
@@ -319,6 +319,7 @@ bool replica_install(struct replica *replica, uint64_t from,
                     members_index <= log_index &&
                     replica_members_decode(encoded, &members) == 0 &&
                     !(leader_term == current && leader != 0 && leader != from);
+    /* B2: the core leaks a snapshot that arrives during an installation. */
     if (is_sound && !replica->is_installing) {
         m.server_id = from;
         m.server_address = "";
@@ -328,6 +329,7 @@ bool replica_install(struct replica *replica, uint64_t from,
         m.install_snapshot.conf_index = members_index;
         core_configuration(replica, &members, &m.install_snapshot.conf);
         event.receive.message = &m;
+        /* B5: the core does not set the last index of such an answer. */
         replica->is_answering_stale = leader_term < current;
         step_core(replica, &event);
         replica->is_answering_stale = false;
@@ -338,6 +340,8 @@ bool replica_install(struct replica *replica, uint64_t from,
     }
     if (is_accepted) {
         log_reset(&replica->log, log_index);
+        /* The log will be emptied, so completions of earlier writes must not
+         * count. */
         pending_writes_clear(&replica->written);
         replica->installing = members;
     }

@@ -124,7 +124,8 @@ struct replica {
 
     uint64_t snapshot_to[MEMBER_COUNT_MAX]; /* Not yet in an update. */
     uint32_t snapshot_to_count;
-    struct follower followers[MEMBER_COUNT_MAX]; /* Since one stood. */
+    struct follower
+        followers[MEMBER_COUNT_MAX]; /* Since this node's last candidacy. */
 
     /* As reported in the last update. */
     enum replica_role told_role;

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/minmax.h"
 
-/* What the core is to be started with. */
+/* The state with which the core is started. */
 struct plan {
     uint64_t term;
     uint64_t voted_for;
@@ -31,6 +31,8 @@ static int check_entry(const struct replica_start *start, uint32_t i,
     uint64_t term_before = i > 0 ? start->entries[i - 1].term : 1;
     struct replica_members members;
     const char *what = NULL;
+    /* The core takes all of this for granted (README): a damaged log must end
+     * the start here. */
     if (entry->log_index != index || index == 0) {
         what = "is not at its index";
     } else if (entry->term < term_before) {
@@ -89,7 +91,7 @@ static int check_votes(const struct replica_start *start, struct plan *ret_plan,
     ret_plan->voted_for = start->voted_for;
     if (start->term == 0 && start->voted_for == 0 && term == 1 &&
         start->snapshot_index == 0 && start->entry_count == 1) {
-        /* A new cluster, whose log holds only its first configuration. */
+        /* A new cluster: its log holds only the first configuration. */
         ret_plan->term = 1;
         ret_plan->has_new_vote = true;
         return 0;
@@ -137,7 +139,7 @@ static uint64_t last_of(const struct replica_start *start)
                : 0;
 }
 
-/* Checks how far the log goes, and decides whether it is still of use. */
+/* Checks where the log ends, and decides whether it can still be used. */
 static int check_reach(const struct replica_start *start, struct plan *plan,
                        char why[HASP_WHY_SIZE])
 {
@@ -191,6 +193,8 @@ static int learn_members(struct replica *replica,
              entry->log_index <= start->snapshot_members_index)) {
             continue;
         }
+        /* A snapshot has the newest configuration at or below its index, so
+         * this log and this snapshot do not belong together. */
         if (entry->log_index <= start->snapshot_index) {
             snprintf(why, HASP_WHY_SIZE,
                      "the snapshot's configuration is older than the one at "
@@ -205,8 +209,8 @@ static int learn_members(struct replica *replica,
     return 0;
 }
 
-/* What the core decodes of the configurations in the log, one after the other.
- * Each is as long as the body that it stands for. */
+/* Writes the core's views of the configurations in the log one after the other.
+ * Each has the size of the body that it replaces. */
 static void view_configurations(struct replica *replica,
                                 const struct plan *plan, struct buffer *out)
 {
@@ -285,8 +289,8 @@ int replica_begin(struct replica *replica, const struct replica_start *start,
     step_begin(replica, now_ms);
     if (is_sole_voter(replica)) {
         /* T2: the core makes a single voter the leader without a new term; an
-         * entry that the last life had not yet made durable would then share
-         * its index and term with another one. */
+         * entry that was not yet durable when the process ended would then
+         * share its index and term with another one. */
         plan.term++;
         plan.voted_for = replica->id;
         plan.has_new_vote = true;

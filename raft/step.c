@@ -10,11 +10,11 @@
 #include "base/memory.h"
 #include "base/minmax.h"
 
-/* An AppendEntries of the core is cut into messages of about this size ... */
+/* The core's AppendEntries is cut into messages of about this size ... */
 #define PART_SIZE_MAX (1u << 20)
 
-/* ... and what is beyond this is not sent: the follower's next answer makes the
- * core send the rest. */
+/* ... and entries beyond this total are left out: the follower's next answer
+ * makes the core send them. */
 #define SEND_SIZE_MAX (16u << 20)
 
 static void follow_commit(struct replica *replica);
@@ -25,7 +25,7 @@ void step_begin(struct replica *replica, uint64_t now_ms)
     struct step_output *out = &replica->out;
     CHECK(replica->is_begun);
     replica->now_ms = u64_max(replica->now_ms, now_ms);
-    /* T6: the core takes a step back in time for a very long silence. */
+    /* T6: to the core a step back in time is a very long silence. */
     replica->clock_ms = u64_max(replica->clock_ms,
                                 replica->now_ms + replica->ahead_ms);
     out->save_vote = false;
@@ -92,7 +92,8 @@ static void take_entries(struct replica *replica,
     }
 }
 
-/* How many of the 'left' entries from 'first' on fit into one message. */
+/* The number of the 'left' entries from 'first' on that fit into one message.
+ */
 static uint32_t part_count(const struct replica *replica, uint64_t first,
                            uint64_t left, size_t *ret_size)
 {
@@ -140,6 +141,7 @@ static void send_entries(struct replica *replica, uint64_t to,
     uint64_t left = append->n_entries;
     uint64_t prev_term = append->prev_log_term;
     size_t sent = 0;
+    /* At least one message: without entries it is a heartbeat. */
     do {
         size_t size;
         uint32_t count = part_count(replica, first, left, &size);
@@ -185,8 +187,8 @@ static bool is_flooding(struct replica *replica, const struct raft_message *m,
            replica->clock_ms - follower->sent_ms < replica->heartbeat_ms / 2;
 }
 
-/* The place of member 'id'; a free one if the member is new, or else that of
- * the member that was sent nothing for the longest time. */
+/* The place of member 'id'. If the member is new, a free place, or that of the
+ * member to which nothing was sent for the longest time. */
 static struct follower *follower_of(struct replica *replica, uint64_t id)
 {
     struct follower *place = &replica->followers[0];
@@ -196,8 +198,8 @@ static struct follower *follower_of(struct replica *replica, uint64_t id)
         if (follower->id == id) {
             return follower;
         }
-        /* The place of a member that has voted, and was sent nothing yet, is
-         * not free. */
+        /* A member that has voted has a place, even if nothing was sent to it
+         * yet. */
         if (place->id != 0 &&
             (follower->id == 0 || follower->sent_ms < place->sent_ms)) {
             place = follower;
@@ -267,8 +269,8 @@ static void step_take_message(struct replica *replica,
         message.term = m->request_vote_result.term;
         if (message.term < replica->core.current_term) {
             /* T15: the core refuses a pre-vote of an earlier term and answers
-             * with that term: the candidate would never learn of the later one
-             * and ask with its own for ever. */
+             * with that term. The candidate would never learn the later term,
+             * and would ask with its own for ever. */
             message.term = replica->core.current_term;
         }
         message.vote_result.is_granted = m->request_vote_result.vote_granted ||
@@ -328,8 +330,8 @@ void step_core(struct replica *replica, struct raft_event *event)
     event->time = replica->clock_ms;
     event->capacity = 0;
     int rv = raft_step(&replica->core, event, &update);
-    /* Every refusal has been ruled out before; what is left is out of memory
-     * or a bug, and the core's own state is then not to be trusted. */
+    /* All refusals have been ruled out before. What remains is lack of memory
+     * or a bug, after which the core's state cannot be trusted. */
     CHECK(rv == 0);
     if ((update.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) !=
         0) {
@@ -381,11 +383,11 @@ static bool needs_nudge(const struct replica *replica,
            replica->clock_ms - follower->heard_ms < replica->election_ms;
 }
 
-/* T17: the core takes a follower for lost that has not answered between two of
- * its ticks, be they a moment apart, and then sends it one message per
- * heartbeat, until one brings it something new. So new entries go to whoever
- * has answered lately and was left out; the answer makes the core go on by
- * itself. */
+/* T17: if a follower has not answered between two of the core's ticks, even if
+ * they are a moment apart, the core treats it as lost and sends it one message
+ * per heartbeat, until one of them has new entries. So new entries are also
+ * sent to followers that have answered recently and were left out; their
+ * answers make the core continue by itself. */
 static void step_nudge(struct replica *replica)
 {
     const struct replica_members *members = newest_members(replica);
@@ -399,6 +401,8 @@ static void step_nudge(struct replica *replica)
         }
         struct follower *follower = follower_of(replica, member->id);
         uint64_t prev = match > 0 ? match : follower->prev_index;
+        /* A follower whose previous entry is not in the log needs a snapshot,
+         * which the core decides. */
         if (!needs_nudge(replica, follower) || prev >= last ||
             !log_has(&replica->log, prev + 1) ||
             known_term(replica, prev) == 0 ||
@@ -441,6 +445,8 @@ static void end_messages(struct replica *replica, struct replica_update *update)
         memmove(replica->snapshot_to, replica->snapshot_to + 1,
                 replica->snapshot_to_count * sizeof *replica->snapshot_to);
     }
+    /* Term and vote are durable before a message that depends on them is sent
+     * (Raft, figure 2). */
     replica->is_holding = !vote_is_saved(replica);
     if (out->outgoing_count == 0) {
         return;
@@ -476,6 +482,7 @@ static void end_news(struct replica *replica, struct replica_update *update)
         replica->told_appliable = appliable;
         update->committed = true;
     }
+    /* Rule 22: only voters of the newest configuration confirm. */
     if (replica_is_leader(replica)) {
         uint64_t confirmed = confirm_count(&replica->confirm,
                                            newest_members(replica));
@@ -486,7 +493,8 @@ static void end_news(struct replica *replica, struct replica_update *update)
     }
 }
 
-/* A number that is added again later is another server. */
+/* A member that is added again later under the same number is another server.
+ */
 static void forget_followers(struct replica *replica)
 {
     for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
@@ -510,9 +518,12 @@ void step_end(struct replica *replica, struct replica_update *update)
     replica->asked_term = update->term;
     replica->asked_vote = update->voted_for;
     if (replica->out.members_changed) {
+        /* Answers of a removed member must not count for another directory that
+         * gets its number later (README, Servers are directories). */
         confirm_keep(&replica->confirm, newest_members(replica));
         forget_followers(replica);
     }
+    /* These two send messages, so they come before end_messages(). */
     election_timing_follow(replica);
     if (replica_is_leader(replica) && replica->out.append_first > 0) {
         step_nudge(replica);
@@ -542,8 +553,8 @@ int step_end_call(struct replica *replica, int error,
 void step_submit(struct replica *replica, enum replica_entry_type type,
                  const struct bytes *bodies, uint32_t count)
 {
-    /* The core wants to see some block of memory; it neither reads nor frees
-     * it, and the payload is copied into the cache afterwards. */
+    /* The core requires a block of memory, but neither reads nor frees it; the
+     * payload is copied into the cache afterwards. */
     static uint8_t block;
     ROOM(replica->core_entries, replica->core_entries_capacity, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -672,8 +683,8 @@ void feed_configuration(struct replica *replica, uint64_t log_index)
     CHECK(replica->core.configuration_committed_index == log_index);
 }
 
-/* Hands a configuration back to the core as soon as it is committed: a step
- * that follows in the same event may rely on it. */
+/* Reports a configuration to the core as soon as it is committed: a later step
+ * of the same event can rely on it. */
 static void follow_commit(struct replica *replica)
 {
     uint64_t uncommitted = replica->core.configuration_uncommitted_index;

@@ -3,7 +3,7 @@
 /* CRC32C (Castagnoli, the polynomial of iSCSI, RFC 3720 B.4): guards what is
  * written to disk against torn writes and rot, not against forgery.
  *
- * Uses the processor's instruction (SSE4.2) where it has one. Chaining: the
+ * Uses the processor's instruction (SSE4.2) if it has one. Chaining: the
  * checksum of 'ab' is crc32c(crc32c(0, a), b). Threads: any. */
 
 #ifndef HASP_STORAGE_CRC32C_H

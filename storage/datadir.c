@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The data directory: its lock, who it belongs to, and whether its table
- * may be trusted. */
+/* The data directory: its lock, its owner, and whether its table may be
+ * trusted. */
 
 #include "storage/datadir.h"
 
@@ -79,6 +79,8 @@ int datadir_open(const char *path, uint64_t node_id,
         goto out_close;
     }
     storage_port->boot_id(datadir->folder_fd, datadir->boot_id);
+    /* The lock comes first: without it another process could be using the files
+     * below. */
     error = take_lock(datadir, why);
     error = error ?: datadir_make_folders(datadir, why);
     error = error ?: load_identity(datadir, why);
@@ -117,6 +119,8 @@ int datadir_open_existing(const char *path, struct datadir **ret_datadir,
     if (looked_at.folder_fd < 0) {
         error = disk_fail(why, errno, "open the data directory", path, NULL);
     } else {
+        /* Only the node id is needed. datadir_open() takes the lock and reads
+         * the identity again. */
         error = load_identity(&looked_at, why);
         storage_port->close(looked_at.folder_fd);
     }
@@ -136,7 +140,7 @@ void datadir_close(struct datadir *datadir)
     if (datadir == NULL) {
         return;
     }
-    /* Closing the lock's file gives the lock back, so it is the last. */
+    /* Closing this file releases the lock, so it is closed last. */
     vote_file_close(&datadir->vote);
     int fds[] = {datadir->folder_fd, datadir->lock_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
@@ -284,6 +288,8 @@ int datadir_table_set_aside(struct datadir *datadir, int *ret_number)
     if (number > DATADIR_DAMAGED_MAX) {
         return HASP_EFULL;
     }
+    /* Before the rename, so that after a crash between the two the empty table
+     * is not trusted (rule 23). */
     int error = remove_trust(datadir);
     if (error == 0 && storage_port->renameat(datadir->folder_fd, TABLE_NAME,
                                              datadir->folder_fd, name) != 0) {
@@ -424,7 +430,7 @@ static int datadir_make_folders(struct datadir *datadir,
     return 0;
 }
 
-/* A storage_name_fn that looks for any file. */
+/* A storage_name_fn that finds any file. */
 static bool is_file(void *data, const char *name)
 {
     bool *is_found = data;
@@ -432,8 +438,8 @@ static bool is_file(void *data, const char *name)
     return *is_found;
 }
 
-/* True if the directory holds what only one with an identity can hold: a log,
- * or a vote after the first. */
+/* True if the directory has files that only one with an identity can have: a
+ * log, or a vote after the first. */
 static bool has_been_used(struct datadir *datadir)
 {
     if (vote_file_is_used(datadir->folder_fd)) {
@@ -529,6 +535,7 @@ static bool decode_identity(const char *text,
         }
         identity.cluster_id[i] = (uint8_t)byte;
     }
+    /* sscanf() also accepts spaces, signs and trailing bytes. */
     struct buffer again = {0};
     encode_identity(&identity, &again);
     bool is_same = bytes_equal(buffer_bytes(&again), bytes_of_text(text));
@@ -555,6 +562,7 @@ static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE])
     if (error != 0) {
         return disk_fail(why, error, "read", datadir->path, IDENTITY_NAME);
     }
+    /* A NUL in the file would hide the bytes after it. */
     if (strlen(text) != size || !decode_identity(text, &datadir->identity)) {
         snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" DISK_LOSS_ADVICE,
                  datadir->path, IDENTITY_NAME);

@@ -13,11 +13,11 @@
  *                       system's boot under which it was last written
  *
  * Folders are made with mode 0700, files with 0600. The incarnation is a random
- * number made with the directory: a node that comes back empty under an old id
- * has another one, and its peers refuse it.
+ * number made with the directory: a node that returns empty under an old id has
+ * another incarnation, and its peers refuse it.
  *
- * Errors carry a message for a person: which file, what was tried, what to do.
- * Threads: one, except that a vote_saver saves the vote. */
+ * Errors have a message for the operator: which file, what was tried, what to
+ * do. Threads: one, except that a vote_saver saves the vote. */
 
 #ifndef HASP_STORAGE_DATADIR_H
 #define HASP_STORAGE_DATADIR_H
@@ -37,8 +37,8 @@ struct datadir_identity {
     uint64_t incarnation;
 };
 
-/* Opens the directory, making it if need be, and takes its lock. 'node_id' must
- * agree with the identity found there. The folder above must exist.
+/* Opens the directory, creates it if it is missing, and takes its lock.
+ * 'node_id' must agree with the identity found there. Its parent must exist.
  * 'ret_is_new' is set if there was no identity. Errors: HASP_EBUSY, another
  * process has it; HASP_EINVALID, it belongs to another node; HASP_EIO;
  * HASP_ENOSPC; HASP_ECORRUPT. */
@@ -46,8 +46,8 @@ MUST_CHECK int datadir_open(const char *path, uint64_t node_id,
                             uint64_t random_incarnation,
                             struct datadir **ret_datadir, bool *ret_is_new,
                             char why[HASP_WHY_SIZE]);
-/* Opens a directory that is there, whoever's it is, and takes its lock. Errors
- * likewise; HASP_ENOENT: it is none. */
+/* Opens an existing directory of any node and takes its lock. The same errors;
+ * HASP_ENOENT: it is not a data directory. */
 MUST_CHECK int datadir_open_existing(const char *path,
                                      struct datadir **ret_datadir,
                                      char why[HASP_WHY_SIZE]);
@@ -59,9 +59,9 @@ const struct datadir_identity *datadir_identity(const struct datadir *datadir);
  * that joins first hears from its cluster. */
 MUST_CHECK int datadir_set_cluster(struct datadir *datadir,
                                    const uint8_t cluster_id[CLUSTER_ID_SIZE]);
-/* Likewise in two steps, for those who must not wait for the disk: it is known
- * from the first on, and durable after the second, which another thread may do
- * with a copy of the identity. Errors as above, with a message. */
+/* The same in two steps, for a caller that must not wait for the disk. The id
+ * is known after the first, and durable after the second, which another thread
+ * may do with a copy of the identity. The same errors, with a message. */
 void datadir_know_cluster(struct datadir *datadir,
                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 MUST_CHECK int datadir_save_identity(const struct datadir *datadir,
@@ -75,7 +75,7 @@ const char *datadir_snapshot_path(const struct datadir *datadir);
 const char *datadir_table_path(const struct datadir *datadir);
 
 /* Raft's hard state, durable on return. (0, 0) before the first save.
- * HASP_ECORRUPT if no record checks, or the file is gone: a node that has
+ * HASP_ECORRUPT if no record is valid or the file is missing: a node that has
  * forgotten its vote must not vote. */
 MUST_CHECK int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
                                  uint64_t *ret_voted_for,
@@ -90,15 +90,16 @@ bool datadir_table_is_trusted(const struct datadir *datadir);
 /* Removes an untrusted table's files. */
 MUST_CHECK int datadir_table_remove(struct datadir *datadir);
 /* Sets a damaged table aside as 'table.damaged-<n>', so that an empty one can
- * be made in its place; '*ret_number' is n. HASP_EFULL: DATADIR_DAMAGED_MAX
- * are there already, and it is where it was. */
+ * be made in its place; '*ret_number' is n. HASP_EFULL: there are
+ * DATADIR_DAMAGED_MAX already, and the table has not been moved. */
 #define DATADIR_DAMAGED_MAX 3
 MUST_CHECK int datadir_table_set_aside(struct datadir *datadir,
                                        int *ret_number);
-/* It has been read, and is whole: from now on only this boot may trust it. */
+/* The table has been read and is complete: from now on only this boot may trust
+ * it. */
 MUST_CHECK int datadir_table_opened(struct datadir *datadir);
-/* Marks a restore, or the first reading, of the table under way, or over: a
- * process that dies of it does not try again. Durable. */
+/* Marks a restore or the first reading of the table as under way or over,
+ * durably, so that a process which dies of it does not try again. */
 MUST_CHECK int datadir_table_restoring(struct datadir *datadir,
                                        bool is_restoring);
 /* After the table was flushed to disk and closed: any boot may trust it. */
@@ -106,8 +107,8 @@ MUST_CHECK int datadir_table_closed(struct datadir *datadir);
 
 /* Marks the installation of a received snapshot: from before that gets its name
  * until the log has been emptied. A start that finds a log older than the
- * snapshot empties it only under its mark: else the log is not the one that
- * belongs here, and what it had acknowledged is gone. Each is durable on
+ * snapshot empties it only under this mark (rule 23): without it the log does
+ * not belong here, and acknowledged entries are lost. Each is durable on
  * return. */
 MUST_CHECK int datadir_install_begin(struct datadir *datadir,
                                      uint64_t log_index, uint64_t term);

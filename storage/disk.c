@@ -18,8 +18,7 @@
 #include "storage/disk_watch.h"
 #include "storage/port.h"
 
-/* How often an operation that cannot be put off is tried for want of a
- * descriptor. */
+/* The number of attempts to open a file while there is no free descriptor. */
 #define STARVED_TRIES 10
 
 int disk_error(int system_error)
@@ -83,8 +82,8 @@ int disk_write(int fd, struct bytes data, uint64_t offset)
     if (error != EOPNOTSUPP && error != ENOSYS && error != EINVAL) {
         return error;
     }
-    /* Old kernels and some file systems refuse the flag before anything is
-     * written: then the same is done in two steps. */
+    /* Old kernels and some file systems refuse the flag before they write
+     * anything. Then the work is done in two steps. */
     return disk_write_all(fd, data, offset, false) ?: flush_data(fd);
 }
 
@@ -168,6 +167,9 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
         return errno;
     }
     int error = disk_write_all(fd, data, 0, false);
+    /* Flush before the rename: otherwise the name could denote incomplete
+     * content after a crash. The folder is flushed to make the rename itself
+     * durable. */
     error = error ?: disk_flush(fd, "flush a small file");
     if (storage_port->close(fd) != 0 && error == 0) {
         error = errno;
@@ -250,9 +252,9 @@ int disk_make_folder(const char *path, int *ret_fd)
     if (!is_new && errno != EEXIST) {
         return errno;
     }
-    /* This is done for an existing folder, too: its maker may have ended
-     * before. Another user may have made it and not let us see the folder
-     * above. */
+    /* An existing folder needs this, too: the process that made it may have
+     * died before the flush. Another user may have made it and not let us read
+     * the parent. */
     int error = sync_parent(path);
     if (error == EACCES && !is_new) {
         error = 0;

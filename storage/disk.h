@@ -20,8 +20,8 @@
  * HASP_EIO for anything else. */
 int disk_error(int system_error);
 
-/* No file could be opened since there are too many, of this process or of the
- * machine. Nothing is wrong with the disk: it can be tried again. */
+/* True if there are too many open files in this process or on the machine. The
+ * disk is fine, and the open can be retried. */
 bool disk_is_starved(int system_error);
 #define DISK_STARVED_RETRY_MS 100
 
@@ -42,7 +42,7 @@ MUST_CHECK int disk_write_cached(int fd, struct bytes data, uint64_t offset);
 MUST_CHECK int disk_write_two(int fd, struct bytes data, uint64_t offset,
                               uint64_t other_offset);
 
-/* fsync(2) of what disk_watch is to call 'what'. Returns 0 or an errno. */
+/* fsync(2), reported by disk_watch as 'what'. Returns 0 or an errno. */
 MUST_CHECK int disk_flush(int fd, const char *what);
 
 /* Reads up to 'size' bytes from 'offset'; '*ret_size' is less at the end of the
@@ -71,16 +71,16 @@ MUST_CHECK int disk_load_text(const char *folder, const char *name,
                               char *ret_text, size_t size,
                               char why[HASP_WHY_SIZE]);
 
-/* Ends the text of an error after which the data directory is of no use. */
+/* The end of an error text if the data directory can no longer be used. */
 #define DISK_LOSS_ADVICE                                                  \
     "; remove this node from the cluster and add it again with an empty " \
     "data directory"
 
-/* What disk_replace() may leave behind after a crash. */
+/* Suffix of the temporary file that disk_replace() can leave after a crash. */
 #define DISK_TEMPORARY_SUFFIX ".new"
 
-/* Opens the folder 'path', and makes it (mode 0700) if it is not there; its
- * entry in the folder above is durable in any case. Returns 0 or an errno. */
+/* Opens the folder 'path', and makes it (mode 0700) if it does not exist; its
+ * entry in the parent folder is durable in any case. Returns 0 or an errno. */
 MUST_CHECK int disk_make_folder(const char *path, int *ret_fd);
 
 #endif /* HASP_STORAGE_DISK_H */

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "storage/worker.h"
 
-/* There are fewer threads than this that wait for a disk. */
+/* Fewer threads than this wait for a disk. */
 #define PLACE_COUNT 64u
 #define LOOK_NS (100 * NS_PER_MS)
 
@@ -54,7 +54,7 @@ void disk_watch_end(uint32_t place)
     if (place >= PLACE_COUNT) {
         return; /* The operation had found no place. */
     }
-    int error = errno; /* The caller has yet to look at errno. */
+    int error = errno; /* The caller has not read errno yet. */
     uint64_t now = worker_now_ns();
     pthread_mutex_lock(&watch.mutex);
     ended = watch.operations[place];
@@ -86,7 +86,7 @@ uint64_t disk_watch_oldest(const char **ret_what)
     return age_ns;
 }
 
-/* Looks for operations that hang. The caller holds 'mutex', which is released
+/* Reports operations that hang. The caller holds 'mutex', which is released
  * while one is reported. */
 static void disk_watch_look(void)
 {

@@ -5,8 +5,8 @@
  * A caller enters each operation that may wait for the disk here, and removes
  * it when it has ended. A separate thread checks the operations: one that has
  * been under way for DISK_HANGS_NS is reported, again whenever that time has
- * doubled, and once more when it has ended. So a disk that hangs is told
- * whatever else hangs with it.
+ * doubled, and once more when it has ended. So a hanging disk is reported even
+ * if all other threads hang.
  *
  * There is one register per process.
  *
@@ -23,14 +23,14 @@
 
 #define DISK_HANGS_NS NS_PER_S
 
-/* Enters an operation; 'what' is a constant text that goes on from "to": "write
+/* Enters an operation; 'what' is a constant text that continues "to": "write
  * the log". Returns its place. */
 uint32_t disk_watch_begin(const char *what);
 /* It has ended. Leaves errno as it is. */
 void disk_watch_end(uint32_t place);
 
-/* For how long the oldest operation under way has been so; 0 if none is, else
- * '*ret_what' says which. */
+/* The age of the oldest operation under way, which '*ret_what' names; 0 if
+ * there is none. */
 uint64_t disk_watch_oldest(const char **ret_what);
 
 /* An operation hangs ('is_over' false), or a reported one has ended. Called by

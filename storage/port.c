@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The port of the operating system: thin system calls. The workers that are
- * threads stand in worker.c. */
+/* The port of the operating system: thin system calls. The threads of the
+ * workers are in worker.c. */
 
 #include "storage/port.h"
 

@@ -10,16 +10,17 @@
  * takes its next step.
  *
  * Files: each function does what the system call of its name does, and fails as
- * that does, with -1 and errno. It may be interrupted (EINTR) and may do a part
- * (pread, pwrite) where that may; storage/disk.h has what is built on it.
+ * that does, with -1 and errno. Like the system call it can be interrupted
+ * (EINTR) or do a part of the work (pread, pwrite); storage/disk.h builds whole
+ * operations on it.
  *
- * Workers: what waits for the disk is done by a worker in steps, so that nobody
- * else waits. The decisions (what is written next, what is durable) are in the
- * step; the port only says when it is called. There it is a thread's loop, here
- * an event of the simulator.
+ * Workers: a worker does everything that waits for the disk, in steps, so that
+ * no other thread waits. The decisions (what is written next, what is durable)
+ * are in the step; the port only decides when it is called. A thread's loop
+ * calls it, or an event of the simulator.
  *
- * Threads: a port is set before anything of storage/ is used; its functions may
- * be called by any thread. */
+ * Threads: a port is set before storage/ is used; any thread may call its
+ * functions. */
 
 #ifndef HASP_STORAGE_PORT_H
 #define HASP_STORAGE_PORT_H
@@ -35,15 +36,16 @@
 
 #define STORAGE_BOOT_ID_SIZE 64u
 
-/* Called for each name in a folder but "." and "..", in no order; true to end.
- * The name may be removed meanwhile, nothing else of the folder changed. */
+/* Called for each name in a folder except "." and "..", in any order; returns
+ * true to end. It may remove the name, but must not change the folder
+ * otherwise. */
 typedef bool storage_name_fn(void *data, const char *name);
 
 struct worker;
 
-/* Does one thing of what there is to do. Returns when it is to be called again
- * at the latest (CLOCK_MONOTONIC, ns): a time that has passed, if there is more
- * to do; WORKER_IDLE, when it is woken; WORKER_OVER, never. */
+/* Does one piece of the work. Returns the latest time for its next call
+ * (CLOCK_MONOTONIC, ns): a time in the past if there is more to do;
+ * WORKER_IDLE: when it is woken; WORKER_OVER: never. */
 typedef uint64_t worker_step_fn(void *data, uint64_t now_ns);
 #define WORKER_IDLE UINT64_MAX
 #define WORKER_OVER (UINT64_MAX - 1)
@@ -81,7 +83,7 @@ struct storage_port {
     void (*unmap)(void *data, size_t size);
     /* Bytes free for this user on the file system of the folder. */
     int (*space)(int folder_fd, uint64_t *ret_free);
-    /* Of the operating system that has the folder; empty: not known. */
+    /* Boot id of the operating system that has the folder; empty: not known. */
     void (*boot_id)(int folder_fd, char ret_id[STORAGE_BOOT_ID_SIZE]);
 
     /* CLOCK_MONOTONIC. */

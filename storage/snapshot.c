@@ -27,8 +27,7 @@ struct encoder {
     enum table_map map;
 };
 
-/* What the walk over a stream calls for each record; a non-zero return ends
- * it. */
+/* Called for each record of a stream; a non-zero return ends the walk. */
 typedef int record_fn(void *data, enum table_map map, struct bytes key,
                       struct bytes value);
 
@@ -87,6 +86,7 @@ int snapshot_encode(const struct snapshot_header *header, struct table_txn *txn,
     if (error == 0) {
         buffer_put_u8(&encoder.piece, 0);
         buffer_put_u64(&encoder.piece, encoder.record_count);
+        /* The checksum covers everything before it, the count included. */
         error = encoder_flush(&encoder);
     }
     if (error == 0) {
@@ -180,6 +180,8 @@ static int parse_records(struct reader *reader, size_t stream_size,
                                    "a key of %zu or a value of %zu bytes",
                                    key.size, value.size);
         }
+        /* A state has only one encoding, so that equal states have equal
+         * checksums. */
         if (map < last_map ||
             (map == last_map && bytes_compare(last_key, key) >= 0) ||
             is_applied((enum table_map)(map - 1), key)) {
@@ -222,8 +224,8 @@ static int snapshot_parse(struct bytes stream,
     return 0;
 }
 
-/* Says where the stream is damaged. The checksum covers the whole, so the first
- * thing that is wrong in itself is the best guess. */
+/* Reports where the stream is damaged. The checksum covers the whole stream, so
+ * the first invalid part is the best guess. */
 static void say_where(struct bytes stream, char why[HASP_WHY_SIZE])
 {
     struct snapshot_header header;
@@ -253,8 +255,8 @@ int snapshot_check(struct bytes stream, struct snapshot_header *ret_header,
         snprintf(why, HASP_WHY_SIZE, "cut off after %zu bytes", stream.size);
         return HASP_ECORRUPT;
     }
-    /* The format comes before the checksum: another format may have another
-     * kind of checksum, and this message is the one that helps. */
+    /* The format is checked before the checksum: another format can have
+     * another kind of checksum, and this message is the helpful one. */
     uint32_t format = load_u32(stream.data + MAGIC_SIZE);
     if (format != FORMAT) {
         snprintf(why, HASP_WHY_SIZE,

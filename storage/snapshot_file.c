@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Snapshot files: how they are born, checked, found and forgotten.
+/* Snapshot files: writing, checking, finding and removing them.
  *
  *     snapshot-<index>-<term>.<pid>.tmp   being written; locked by its writer
  *     snapshot-<index>-<term>             whole: flushed, read back, checked
@@ -119,8 +119,8 @@ static int write_temporary(const char *path,
         return snapshot_file_fail(why, "cannot create the snapshot", path);
     }
     int error;
-    /* The file is emptied only when it is ours: another thread may be writing
-     * it. */
+    /* The file is truncated only after it is locked: another thread could be
+     * writing it. */
     if (storage_port->lock(fd) != 0 || storage_port->ftruncate(fd, 0) != 0) {
         error = snapshot_file_fail(why, "somebody else writes the snapshot",
                                    path);
@@ -154,6 +154,7 @@ static int map_fd(int fd, struct snapshot_file *ret_file,
         snprintf(why, HASP_WHY_SIZE, "%s", strerror(errno));
         return HASP_EIO;
     }
+    /* mmap() refuses a length of 0, with a reason that does not help. */
     if (size == 0) {
         snprintf(why, HASP_WHY_SIZE, "it is empty");
         return HASP_ECORRUPT;
@@ -184,7 +185,7 @@ static int write_checked(const char *path, const struct snapshot_header *header,
     if (error != 0) {
         return error;
     }
-    /* The check should see what the disk holds, not what memory remembers. */
+    /* The check should read the disk, not the page cache. */
     storage_port->forget(*ret_fd);
     error = map_fd(*ret_fd, &file, why);
     if (error != 0) {
@@ -230,7 +231,7 @@ static int compare_names(const void *a, const void *b)
     return x->term > y->term ? -1 : x->term < y->term;
 }
 
-/* Removes the file 'name' if it is a temporary one that nobody has locked. */
+/* Removes the file 'name' if it is a temporary one that is not locked. */
 static void remove_leftover(const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -309,6 +310,7 @@ static int snapshot_file_publish(const char *folder, const char *temporary_path,
         return snapshot_file_fail(why, "cannot rename the snapshot",
                                   temporary_path);
     }
+    /* Older snapshots are removed only after the new name is durable. */
     if (sync_folder(folder) != 0) {
         return snapshot_file_fail(why, "cannot flush the folder", folder);
     }
@@ -366,6 +368,8 @@ int snapshot_file_save(const char *path, const struct snapshot_header *header,
     if (error != 0) {
         return error;
     }
+    /* write_checked() has flushed and read back the file, so 'path' never
+     * denotes an incomplete one. */
     if (storage_port->renameat(AT_FDCWD, part, AT_FDCWD, path) != 0) {
         error = snapshot_file_fail(why, "cannot rename the snapshot to", path);
         storage_port->unlinkat(AT_FDCWD, part);
@@ -390,6 +394,7 @@ int snapshot_file_adopt(const char *folder, const char *temporary_path,
         return snapshot_file_fail(why, "cannot flush the received snapshot",
                                   temporary_path);
     }
+    /* Check the disk, not the page cache. */
     storage_port->forget(fd);
     int error = map_fd(fd, &file, why);
     if (error != 0) {

@@ -13,8 +13,8 @@ static bool key_is_valid(struct bytes key)
 }
 
 /* After a write that failed the pages in memory and on disk may differ: from
- * then on the table is only good for reading. Where there was no room in the
- * map nothing has been written. */
+ * then on the table can only be read. If the map had no room, nothing was
+ * written. */
 static int note_failure(struct table *table, int error)
 {
     if (error != 0 && error != HASP_EFULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Ordered maps in a transaction: where the replicated state rests.
+/* Ordered maps with transactions, which store the replicated state.
  *
  * A table is a fixed set of maps (enum table_map) from byte keys (1 to 511
  * bytes, ordered as memcmp does) to byte values. There is at most one write
@@ -13,17 +13,16 @@
  * a checkpoint of it that carries its own applied index, written in the same
  * transaction as the change. It survives the death of the process; after the
  * death of the operating system it is rebuilt from the newest snapshot and the
- * log (storage/datadir.h tells which of the two happened).
+ * log (storage/datadir.h distinguishes the two).
  *
  * Errors: any error of a write or a commit is fatal to the node (HASP_EIO,
- * HASP_ENOSPC): after a failed commit the next one may succeed with pages
- * missing, so it must not be tried, and the table refuses to begin another
- * write (HASP_EIO). HASP_ENOSPC: the device is full.
- * The exception is HASP_EFULL: the table has no address space left. Then
- * nothing has changed, the transaction is to be aborted (unless it was the
- * commit that said so), and after table_grow() all of it may be done again.
- * HASP_ECORRUPT where LMDB says so. HASP_EINVALID: a key or a value of a size
- * that is not allowed; nothing has happened then.
+ * HASP_ENOSPC): after a failed commit the next one could succeed with pages
+ * missing, so the table refuses to begin another write (HASP_EIO). HASP_ENOSPC:
+ * the device is full. The exception is HASP_EFULL: the table has no address
+ * space left. Then nothing has changed: abort the transaction (unless the
+ * commit returned the error), call table_grow() and repeat all of it.
+ * HASP_ECORRUPT: LMDB has reported it. HASP_EINVALID: the size of a key or a
+ * value is not allowed; nothing has changed.
  *
  * Threads: a table and its write transactions belong to one thread. A
  * read transaction may be begun on the loop's thread and then be used and ended
@@ -65,10 +64,11 @@ struct table;
 struct table_txn;
 
 /* Opens (creates) the LMDB table in the folder 'path', with room for 'size'
- * bytes, or for what is in it (address space; the file only takes what is
- * used). On error 'why' tells a person what and where. HASP_EMORE: the file was
- * cut, and has fewer bytes than pages. One that is cut later is HASP_ECORRUPT
- * at the next transaction; reading a page that is gone meanwhile is a SIGBUS.
+ * bytes, or for its contents if they are larger (address space; the file is
+ * only as large as its used part). On error 'why' has a message for the
+ * operator. HASP_EMORE: the file was truncated and is shorter than its pages.
+ * If it is truncated later, the next transaction returns HASP_ECORRUPT; reading
+ * a missing page until then is a SIGBUS.
  *
  * One process opens a table once: LMDB's locks would be lost with the first of
  * two that closes. A second open is HASP_EBUSY; another process is kept out by
@@ -80,14 +80,13 @@ MUST_CHECK int table_open_lmdb(const char *path, uint64_t size,
 /* An empty table in memory. */
 struct table *table_new_memory(void);
 
-/* A table that writes to 'inner' by a thread of its own, so that nobody waits
- * for a disk: a commit returns at once. An error that comes of it is that of
- * each later begin, of the first use of a read that waits, and of table_sync();
- * it grows by itself, as soon
- * as nobody reads. A write transaction cannot read. A read sees what was
- * committed before it began; its first use, and its end, wait until that has
- * been written, if table_is_busy(). 'inner' is closed with it. HASP_EREFUSED:
- * no thread can be had. */
+/* A table that writes to 'inner' on a thread of its own, so that no caller
+ * waits for a disk: a commit returns at once. Its error is returned by each
+ * later begin, by the first use of a waiting read, and by table_sync(). The
+ * table grows by itself as soon as there is no reader. A write transaction
+ * cannot read. A read sees what was committed before it began; if
+ * table_is_busy(), its first use and its end wait until that has been written.
+ * 'inner' is closed with it. HASP_EREFUSED: no thread can be had. */
 MUST_CHECK int table_new_deferred(struct table *inner,
                                   struct table **ret_table);
 /* True while something committed has not been written. */
@@ -96,22 +95,22 @@ bool table_is_busy(struct table *table);
 /* No transaction may be open. NULL is fine. Nothing is flushed. */
 void table_close(struct table *table);
 
-/* Doubles the room, after HASP_EFULL; no write may be under way. HASP_EBUSY:
- * not while a read transaction is open. HASP_ENOMEM: the process gets no more
- * address space (ulimit -v); the table goes on with what it has. */
+/* Doubles the room, after HASP_EFULL; no write may be under way. HASP_EBUSY: a
+ * read transaction is open. HASP_ENOMEM: the process cannot get more address
+ * space (ulimit -v); the table keeps its size. */
 MUST_CHECK int table_grow(struct table *table);
-/* The bytes in use and the room for them; of a table in memory 0. */
+/* The bytes in use and the size of the map; both 0 for a table in memory. */
 void table_size(struct table *table, uint64_t *ret_used, uint64_t *ret_room);
 
 /* Flushes the table to the disk, for a clean stop (datadir_table_closed() may
- * follow). An error means that it must not be trusted later. */
+ * follow). After an error the table must not be trusted later. */
 MUST_CHECK int table_sync(struct table *table);
 
 MUST_CHECK int table_begin_read(struct table *table,
                                 struct table_txn **ret_txn);
 MUST_CHECK int table_begin_write(struct table *table,
                                  struct table_txn **ret_txn);
-/* Ends 'txn' whatever it returns. An error is fatal to the node. */
+/* Ends 'txn' in any case. An error is fatal to the node. */
 MUST_CHECK int table_commit(struct table_txn *txn);
 /* Drops the changes of a write transaction, or ends a read. NULL is fine. */
 void table_abort(struct table_txn *txn);
@@ -122,7 +121,7 @@ MUST_CHECK int table_get(struct table_txn *txn, enum table_map map,
                          struct bytes key, struct bytes *ret_value);
 MUST_CHECK int table_put(struct table_txn *txn, enum table_map map,
                          struct bytes key, struct bytes value);
-/* Deleting what is not there is no error. */
+/* Deleting a missing key is not an error. */
 MUST_CHECK int table_delete(struct table_txn *txn, enum table_map map,
                             struct bytes key);
 /* Empties every map. */

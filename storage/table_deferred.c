@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A table whose writes are carried out by a worker: storage/table.h.
+/* A table whose writes are done by a worker: storage/table.h.
  *
  * A write transaction collects its operations; its commit queues them for the
- * thread, which carries it out on the table beneath in one transaction. A read
- * transaction begins where it stands in the queue: at once if that is empty,
- * else the thread opens it, and its first use waits for that. */
+ * thread, which applies them to the inner table in one transaction. A read
+ * transaction keeps its place in the queue: it begins at once if the queue is
+ * empty. Otherwise the thread opens it, and its first use waits for that. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 #include "storage/table_ops.h"
 #include "storage/worker.h"
 
-/* How long to wait before growing the table is tried again: it cannot grow
- * while it is being read. */
+/* Wait before another attempt to grow the table, which cannot grow while it is
+ * being read. */
 #define GROW_RETRY_NS 50000000L
 
 enum operation { OPERATION_PUT, OPERATION_REMOVE, OPERATION_CLEAR };
@@ -30,7 +30,7 @@ struct deferred {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* 'mutex' guards all below. */
-    struct list queue; /* Of struct deferred_txn. */
+    struct list queue; /* Holds struct deferred_txn. */
     /* The thread works on a transaction that it has taken out. */
     bool is_working;
     bool is_stopping;
@@ -42,8 +42,8 @@ struct deferred {
 struct deferred_txn {
     struct table_txn txn;
     struct list in_queue;
-    struct buffer operations; /* What a write does. */
-    /* A read's transaction of the table beneath, once it is open. */
+    struct buffer operations; /* Encoded changes of a write. */
+    /* A read's transaction in the inner table, once it is open. */
     struct table_txn *inner;
     int error; /* The error of opening it. */
     bool is_open;
@@ -171,7 +171,7 @@ static int deferred_commit(struct table_txn *base)
     return 0;
 }
 
-/* Waits until a read is open; returns the error of that. */
+/* Waits until a read is open; returns the error of opening it. */
 static int open_read(struct deferred_txn *txn)
 {
     struct deferred *self = (struct deferred *)txn->txn.table;
@@ -279,7 +279,7 @@ static void wait_until_idle(struct deferred *self)
 
 /* --- The thread ----------------------------------------------------------- */
 
-/* Carries out a transaction of the queue; after a first error no further write.
+/* Does one transaction of the queue; after an error no further write is done.
  */
 static int table_deferred_work(struct deferred *self, struct deferred_txn *txn,
                                int error)
@@ -360,6 +360,8 @@ static int carry_out_once(struct table *inner, struct bytes operations)
             break;
         }
     }
+    /* All or nothing: after HASP_EFULL the table grows, and all operations are
+     * repeated. */
     if (error != 0) {
         table_abort(txn);
         return error;

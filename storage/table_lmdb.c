@@ -31,7 +31,7 @@
 #include "storage/disk_watch.h"
 #include "storage/table_ops.h"
 
-/* With less room than this a write may have failed for want of room. */
+/* With less free space than this a write can have failed for lack of space. */
 #define FULL_SIZE (1u << 20)
 /* The least size to try: each process has that much address space. */
 #define SIZE_MIN (UINT64_C(16) << 20)
@@ -62,7 +62,7 @@ static const char *const map_names[TABLE_MAP_COUNT] = {
 };
 
 /* LMDB caveat: "do not have open an LMDB database twice in the same process at
- * the same time". This list is what refuses it. */
+ * the same time". This list prevents it. */
 static struct list open_tables = {&open_tables, &open_tables};
 static pthread_mutex_t open_tables_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -188,7 +188,7 @@ static void lmdb_close(struct table *table)
     free(lmdb);
 }
 
-/* Makes the folder and enters it in the list of the open ones. */
+/* Makes the folder and adds it to the list of open tables. */
 static int claim_folder(struct lmdb_table *lmdb, const char *path,
                         char why[HASP_WHY_SIZE])
 {
@@ -200,6 +200,7 @@ static int claim_folder(struct lmdb_table *lmdb, const char *path,
                  path, strerror(code));
         return err_from_mdb(code);
     }
+    /* Not the path: several paths can lead to one folder. */
     lmdb->device = stat_.st_dev;
     lmdb->inode = stat_.st_ino;
     bool is_open = false;
@@ -422,7 +423,7 @@ static int lmdb_commit(struct table_txn *base)
         return error;
     }
     uint32_t place = disk_watch_begin("write the table");
-    /* The handle is gone whatever this returns. */
+    /* The handle is freed even if this fails. */
     int code = mdb_txn_commit(txn->mdb);
     disk_watch_end(place);
     free(txn);
@@ -530,6 +531,7 @@ static int lmdb_walk(struct table_txn *txn, enum table_map map,
 {
     MDB_cursor *cursor;
     MDB_val key = val_of(from), value;
+    /* LMDB refuses an empty key for MDB_SET_RANGE. */
     MDB_cursor_op first = from.size == 0 ? MDB_FIRST : MDB_SET_RANGE;
     int code = mdb_cursor_open(((struct lmdb_txn *)txn)->mdb, dbi_of(txn, map),
                                &cursor);

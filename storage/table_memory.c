@@ -3,11 +3,11 @@
 /* storage/table.h in memory, for the simulator and the tests.
  *
  * Each map is a persistent treap (Seidel and Aragon, "Randomized Search Trees",
- * 1996) with counted references: a node that somebody else can see is copied
- * before it is changed, and so is the path to it (Driscoll et al., "Making Data
- * Structures Persistent", 1989). A transaction is nine root pointers: to begin
- * one, to commit and to abort cost next to nothing, and a reader's roots stay
- * what they were.
+ * 1996) with counted references: a shared node is copied before it is changed,
+ * and so is the path to it (Driscoll et al., "Making Data Structures
+ * Persistent", 1989). A transaction is one root pointer for each map:
+ * beginning, committing and aborting cost next to nothing, and a reader's roots
+ * never change.
  *
  * A node's priority is a hash of its key, so the tree's shape depends on the
  * keys alone. The counters are atomic since a read transaction may end on
@@ -128,8 +128,8 @@ static struct memory_node *table_memory_node_new(struct bytes key,
     return node;
 }
 
-/* Trades a reference to 'node' for one to a node of the same content that
- * nobody else sees. Only the holder of the last reference could hand out
+/* Exchanges a reference to 'node' for one to a node with the same content that
+ * nothing else refers to. Only the holder of the last reference could create
  * another, so a count of 1 stays 1. */
 static struct memory_node *node_own(struct memory_node *node)
 {
@@ -160,13 +160,15 @@ static const struct memory_node *node_find(const struct memory_node *node,
     return NULL;
 }
 
-/* Takes a reference to 'node' and returns one to the tree with the record. */
+/* Consumes a reference to 'node' and returns one to the tree with the record.
+ */
 static struct memory_node *node_put(struct memory_node *node, struct bytes key,
                                     struct bytes value)
 {
     if (node == NULL) {
         return table_memory_node_new(key, value);
     }
+    /* A reader may share the node, so copy it before the change. */
     node = node_own(node);
     int order = bytes_compare(key, record_key(node->record));
     if (order == 0) {

@@ -64,8 +64,7 @@ static bool vote_file_decode(const uint8_t *at, struct vote_file *ret_record)
     return true;
 }
 
-/* Reads the newer of the two records; 'ret_is_found' if one of them is sound.
- */
+/* Reads the newest valid record; 'ret_is_found' is false if there is none. */
 static int read_newest(int fd, struct vote_file *ret_newest, bool *ret_is_found)
 {
     uint8_t bytes[FILE_SIZE] = {0};
@@ -78,6 +77,8 @@ static int read_newest(int fd, struct vote_file *ret_newest, bool *ret_is_found)
     }
     for (uint32_t i = 0; i < VOTE_FILE_PLACE_COUNT; i++) {
         struct vote_file record = {0};
+        /* Two saves in a row share no place, so a crash during the newest
+         * leaves the previous one intact. */
         if (vote_file_decode(bytes + (size_t)i * VOTE_FILE_PLACE_SIZE,
                              &record) &&
             (!is_found || record.count > newest.count)) {
@@ -109,10 +110,11 @@ int vote_file_open(int folder_fd, const char *folder,
                  folder, VOTE_FILE_NAME);
         error = HASP_ECORRUPT;
     } else {
-        /* Perhaps it was never flushed, or a flush has failed after which the
-         * kernel's memory is all that has it; or its double has rotted. What
-         * counts from now on must be on disk, and twice. It is written where it
-         * stands: until it is flushed the save before may be all there is. */
+        /* The record may never have been flushed; or its flush failed, and only
+         * the page cache has it; or its copy has rotted. From now on it counts,
+         * so it must be on disk, and twice. It is written to its own places:
+         * until it is flushed, the previous save may be the only one on disk.
+         */
         newest.fd = fd;
         error = write_record(&newest, newest.count % 2);
         if (error != 0) {

@@ -12,14 +12,14 @@
  *                                                   24  8  voted for
  *                                                   32  4  CRC32C of these
  *
- * A crash spoils at most what is being written, and nobody has been told of
- * that: the save before is whole. A record that rots later has its double. (If
- * a save's two records rot both, the save before it would count: they stand
- * apart, so that no single sector holds both.)
+ * A crash damages at most the save in progress, which has not been reported as
+ * durable: the previous save is intact. If a record rots later, its copy
+ * remains. (If both records of a save rotted, the previous save would count, so
+ * they are apart: no single sector holds both.)
  *
- * Each load writes the newest record again, in its two places, and flushes: it
- * may have been read from the kernel's memory and stand nowhere else, since the
- * process that wrote it died before its flush, or of a flush that failed.
+ * Each load writes the newest record again, in its two places, and flushes. The
+ * record may have been read from the page cache and exist nowhere else, because
+ * the process that wrote it died before the flush or because the flush failed.
  *
  * Threads: one at a time. */
 
@@ -37,14 +37,14 @@
 
 struct vote_file {
     int fd;         /* -1: not open. */
-    uint64_t count; /* Of the newest save. */
+    uint64_t count; /* Number of the newest save. */
     uint64_t term;
     uint64_t voted_for;
 };
 
 /* Makes the file with (0, 0), durably. Returns 0 or an errno. */
 MUST_CHECK int vote_file_create(int folder_fd, struct vote_file *ret_file);
-/* Opens and reads it. HASP_ECORRUPT, if it is not there or no record checks;
+/* Opens and reads it. HASP_ECORRUPT, if it is missing or has no valid record;
  * HASP_EIO; HASP_ENOSPC: with a message that names 'folder'. */
 MUST_CHECK int vote_file_open(int folder_fd, const char *folder,
                               struct vote_file *ret_file,

@@ -34,6 +34,8 @@ static uint64_t vote_saver_step(void *data, uint64_t now_ns)
 {
     struct vote_saver *saver = data;
     pthread_mutex_lock(&saver->mutex);
+    /* An error is final: after a failed flush a second save could succeed with
+     * pages missing (storage/disk.h). */
     bool is_over = saver->is_stopping || saver->error != 0;
     struct vote_saved saved = {.term = saver->term,
                                .voted_for = saver->voted_for};

@@ -21,14 +21,14 @@
 #include "storage/wal_writer.h"
 
 #define SEGMENT_SIZE_DEFAULT ((uint64_t)16 << 20)
-/* Zeroing this much at the birth of a log takes a few milliseconds. */
+/* Zeroing this much for a new log takes a few milliseconds. */
 #define SEGMENT_SIZE_FIRST ((uint64_t)1 << 20)
 #define SEGMENT_SIZE_GROWTH 4
 #define SEGMENT_SIZE_MIN (2 * (uint64_t)WAL_BLOCK_SIZE)
 #define BODY_SIZE_DEFAULT ((uint64_t)16 << 20)
 /* Bytes of records in one write, unless a single record is bigger. */
 #define WRITE_SIZE_MAX ((uint64_t)1 << 20)
-/* Buffers that have grown beyond this for one big entry are given back. */
+/* Buffers that have grown beyond this for one large entry are freed. */
 #define BUFFER_SIZE_KEPT ((size_t)4 << 20)
 #define BUFFER_SIZE_MIN ((size_t)64 << 10)
 
@@ -57,9 +57,9 @@ struct flight {
     bool is_on;
     uint64_t sequence;
     size_t size;       /* The size with its header. */
-    struct extent log; /* The log when it has become durable. */
+    struct extent log; /* The log after this batch is durable. */
     uint64_t lowest;   /* The lowest index that was touched. */
-    bool has_reset;    /* All segments before the active one may go. */
+    bool has_reset;    /* All segments before the active one can be removed. */
 };
 
 struct wal {
@@ -74,11 +74,11 @@ struct wal {
     int error; /* The first error is final. */
     char why[HASP_WHY_SIZE];
 
-    /* What is on disk: */
+    /* The log on disk: */
     struct segment *segments; /* The last is active. */
     size_t segment_count;
     int fd;                 /* The active segment's. */
-    struct wal_chain chain; /* What the next batch continues. */
+    struct wal_chain chain; /* The end of the chain for the next batch. */
     struct extent durable;
     uint64_t write_count;
     /* Room was requested, since the queue cannot continue without it. */
@@ -140,6 +140,7 @@ int wal_open(const char *path, const struct wal_options *options,
         error = wal_open_log(wal, options, load, data);
     }
     if (error != 0) {
+        /* wal_close() frees the message. */
         memcpy(why, wal->why, HASP_WHY_SIZE);
         wal_close(wal);
         return error;
@@ -153,8 +154,8 @@ void wal_close(struct wal *wal)
     if (wal == NULL) {
         return;
     }
-    /* A failure no longer matters: no caller has learned that the write was
-     * durable, and an older mark is as true as a newer one. */
+    /* A failure no longer matters: the write was not reported as durable, and
+     * an older mark is still true. */
     if (wal->flight.is_on) {
         (void)!wait_for_flight(wal);
     }
@@ -305,7 +306,7 @@ static void extent_apply(struct extent *log, const struct wal_record *record)
     log->term = record->term;
 }
 
-/* Entries below 'low' are gone from the front. */
+/* Removes the entries below 'low'. */
 static void extent_trim(struct extent *log, uint64_t low)
 {
     if (log->first < low) {
@@ -317,6 +318,8 @@ static void queue_record(struct wal *wal, const struct wal_record *record)
 {
     wal_record_encode(record, &wal->queue);
     extent_apply(&wal->queued, record);
+    /* The runs describe the log with the whole queue applied, so they change
+     * here and not when the record becomes durable. */
     if (record->kind != WAL_RECORD_ENTRY) {
         while (wal->run_count > 0 &&
                (record->kind == WAL_RECORD_RESET ||
@@ -348,7 +351,7 @@ static uint64_t term_at(const struct wal *wal, uint64_t log_index)
     UNREACHABLE();
 }
 
-/* Takes 'count' of the oldest segments out, and has their files removed. */
+/* Drops the 'count' oldest segments; the keeper removes their files. */
 static void drop_segments(struct wal *wal, size_t count)
 {
     if (count == 0) {
@@ -363,6 +366,7 @@ static void drop_segments(struct wal *wal, size_t count)
     extent_trim(&wal->flight.log, low);
     extent_trim(&wal->queued, low);
     size_t old_runs = 0;
+    /* The run of the first remaining entry stays: term_at() needs it. */
     while (old_runs + 1 < wal->run_count &&
            wal->runs[old_runs + 1].first <= wal->queued.first) {
         old_runs++;
@@ -451,14 +455,17 @@ static uint64_t next_size(const struct wal *wal, uint64_t size)
     return u64_min(next, wal->segment_size);
 }
 
-/* Goes over to the next segment, in which 'needed' bytes must have room.
- * HASP_EBUSY if it is not ready yet: the eventfd will tell. */
+/* Switches to the next segment, which must have room for 'needed' bytes.
+ * HASP_EBUSY if it is not ready yet: the eventfd is signalled when it is. */
 static int wal_roll(struct wal *wal, uint64_t needed)
 {
     uint64_t number = wal_active(wal)->number + 1;
     uint64_t size = (WAL_BLOCK_SIZE + needed + WAL_BLOCK_SIZE - 1) &
                     ~(uint64_t)(WAL_BLOCK_SIZE - 1);
     int error = wal_keeper_prepared(wal->keeper, number, size);
+    /* The disk may have been full only when the segment was prepared in
+     * advance. It is fatal if the second try, which the queue needs, fails as
+     * well. */
     if (error == HASP_ENOSPC && wal->has_asked) {
         return wal_fail(wal, ENOSPC, "make room in the log behind");
     }
@@ -479,8 +486,8 @@ static int wal_roll(struct wal *wal, uint64_t needed)
     return 0;
 }
 
-/* Moves records from the queue behind the room for a header, as many as have
- * room, and seals them as a batch. */
+/* Moves as many records as fit in 'room' from the queue to the place after the
+ * header, and seals them as a batch. */
 static void wal_compose(struct wal *wal, uint64_t room)
 {
     struct reader queue = reader_of(bytes_of(wal->queue.data + wal->queue_at,
@@ -518,7 +525,7 @@ static void wal_compose(struct wal *wal, uint64_t room)
     wal->flight = flight;
 }
 
-/* Frees the part of the queue that has been taken. */
+/* Frees the part of the queue that has been moved. */
 static void tidy_queue(struct wal *wal)
 {
     CHECK(wal->queue_at <= wal->queue.size);
@@ -564,7 +571,7 @@ int wal_start(struct wal *wal)
     return 0;
 }
 
-/* Enters the batch in flight, which is durable now. */
+/* Records that the batch in flight is durable. */
 static void wal_land(struct wal *wal)
 {
     struct flight *flight = &wal->flight;
@@ -700,8 +707,8 @@ static bool is_refusal(int system_error)
            system_error == ENOSYS;
 }
 
-/* Opens the active segment and writes one block, as it is on disk
- * already: so it is known whether the file system takes part. Returns 0 or an
+/* Opens the active segment and writes one block that is on disk already, to
+ * learn whether the file system supports this way of writing. Returns 0 or an
  * errno. */
 static int try_writer(struct wal *wal, bool is_direct,
                       const struct wal_image *image)
@@ -716,6 +723,8 @@ static int try_writer(struct wal *wal, bool is_direct,
     }
     reserve_blocks(wal, WAL_BLOCK_SIZE);
     memset(wal->blocks, 0, WAL_BLOCK_SIZE);
+    /* The same bytes as on disk, so that a crash during this write loses
+     * nothing. */
     if (image->segment_count > 0) {
         offset = (image->tail - 1) & ~(uint64_t)(WAL_BLOCK_SIZE - 1);
         memcpy(wal->blocks,
@@ -766,6 +775,7 @@ static int adopt_image(struct wal *wal, const struct wal_image *image)
         queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_ENTRY,
                                                .term = entry->term,
                                                .log_index = entry->log_index});
+        /* Only the extent and the runs are needed: the records are on disk. */
         buffer_clear(&wal->queue);
     }
     for (size_t i = 0; i < image->segment_count; i++) {
@@ -810,6 +820,7 @@ static int open_image(struct wal *wal, bool without_direct,
     if (error != 0) {
         return error;
     }
+    /* After open_writer(), whose trial write uses the same buffer. */
     adopt_tail(wal, image);
     struct wal_keeper_options options = {
         .folder_fd = wal->folder_fd,

@@ -99,7 +99,7 @@ MUST_CHECK int wal_start(struct wal *wal);
  * waits. This applies to wal_reset_start(), but not to wal_reset(). */
 void wal_hold(struct wal *wal, bool is_held);
 
-/* A file descriptor that turns readable when a write has ended. */
+/* A file descriptor that becomes readable when a write has ended. */
 int wal_fd(const struct wal *wal);
 
 /* While it is not awaited wal_fd() does not become readable when a write ends,

@@ -65,6 +65,8 @@ static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
         if (n < 0 && errno == EINTR) {
             continue;
         }
+        /* A short write means a full disk, and O_DIRECT could not continue at
+         * an unaligned offset. */
         if (n <= 0 || n % WAL_BLOCK_SIZE != 0) {
             return n < 0 ? errno : ENOSPC;
         }
@@ -88,8 +90,8 @@ int wal_file_prepare(int folder_fd, uint64_t number, uint64_t size,
     int error = found >= 0 ? 0 : errno;
     uint64_t old_size = error == 0 ? whole_blocks(found) : 0;
     if (error == 0 && old_size < size) {
-        /* Learn of a full disk before writing. The size stays, so it always
-         * tells how far the zeros go. Not all file systems can. */
+        /* Detect a full disk before writing. The size stays the same, so it
+         * always is the end of the zeros. Not all file systems support this. */
         if (storage_port->reserve(fd, (off_t)old_size,
                                   (off_t)(size - old_size)) != 0 &&
             disk_error(errno) == HASP_ENOSPC) {
@@ -150,6 +152,8 @@ int wal_file_read(int folder_fd, uint64_t number, uint8_t **ret_data,
 {
     int fd = -1;
     uint64_t size = 0;
+    /* O_DIRECT reads the disk. The page cache can differ from it after a failed
+     * flush. */
     int error = wal_file_open(folder_fd, number, true, &fd, &size);
     if (error == EINVAL) {
         error = wal_file_open(folder_fd, number, false, &fd, &size);

@@ -6,17 +6,17 @@
  * overwriting blocks that hold data needs no journal of the file system, while
  * blocks that were only reserved would cost half as much again for each write.
  *
- * The mark records how far the log was durable at some time not long ago. It
- * names a batch by its sequence number, which never goes back (a truncation is
- * a batch, too), so the mark never has to be lowered: a log whose last batch is
- * older than its mark has lost something. Two records, written in turns:
+ * The mark records a recent durable end of the log. It names a batch by its
+ * sequence number, which never goes back (a truncation is a batch, too), so the
+ * mark never has to be lowered: a log whose last batch is older than its mark
+ * has lost something. Two records are written in turn:
  *
  *      0  8  magic "haspmark"          32  8  term, and
  *      8  8  log id                    40  8  index of the last entry then
  *     16  8  count of this record      48  4  CRC32C of bytes 0 to 47
  *     24  8  sequence of the batch
  *
- * at offset 0 if the count is even, else at 4096. */
+ * at offset 0 if the count is even, otherwise at 4096. */
 
 #ifndef HASP_STORAGE_WAL_FILE_H
 #define HASP_STORAGE_WAL_FILE_H
@@ -34,7 +34,7 @@
 void wal_file_name(uint64_t number, char ret_name[WAL_FILE_NAME_SIZE]);
 bool wal_file_number(const char *name, uint64_t *ret_number);
 
-/* Asked between the slices of a long preparation: true to give up. */
+/* Called between the slices of a long preparation; returns true to stop it. */
 typedef bool wal_file_stop_fn(void *data);
 
 /* Makes sure that the unused segment 'number' exists with at least 'size' bytes
@@ -45,15 +45,15 @@ MUST_CHECK int wal_file_prepare(int folder_fd, uint64_t number, uint64_t size,
                                 void *data);
 
 /* Opens a segment for writing. Returns 0 or an errno; EINVAL if the file system
- * knows no O_DIRECT. */
+ * does not support O_DIRECT. */
 MUST_CHECK int wal_file_open(int folder_fd, uint64_t number, bool is_direct,
                              int *ret_fd, uint64_t *ret_size);
 
 /* Removes a segment, durably. Returns 0 or an errno. */
 MUST_CHECK int wal_file_remove(int folder_fd, uint64_t number);
 
-/* Reads a whole segment, from the disk and not from what the kernel believes to
- * be on it, where the file system can. The caller frees '*ret_data'. */
+/* Reads a whole segment, from the disk instead of the page cache if the file
+ * system can. The caller frees '*ret_data'. */
 MUST_CHECK int wal_file_read(int folder_fd, uint64_t number, uint8_t **ret_data,
                              uint64_t *ret_size);
 

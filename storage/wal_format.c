@@ -114,6 +114,7 @@ bool wal_record_decode(struct reader *payload, struct wal_record *ret_record)
     uint64_t log_index = reader_u64(payload);
     struct bytes body = reader_bytes(payload, body_size);
     struct bytes padding = reader_bytes(payload, (8 - body_size % 8) % 8);
+    /* wal_record_encode() writes nothing else. */
     if (!reader_ok(payload, false) || reserved != 0 || log_index == 0 ||
         !wal_is_zero(padding, 0)) {
         return false;

@@ -254,8 +254,8 @@ static bool is_stopping(void *data)
     return stop;
 }
 
-/* Closes the old segment. True if there was something to do; the functions
- * below return the same. */
+/* Closes the old segment. True if it had work to do; so do the functions below.
+ */
 static bool close_old(struct wal_keeper *keeper)
 {
     int fd = keeper->old_fd;
@@ -358,7 +358,7 @@ static bool save_mark(struct wal_keeper *keeper, uint64_t now_ns)
     return true;
 }
 
-/* Does one thing that is due; returns when the next one is. */
+/* Does one piece of due work; returns the time of the next one. */
 static uint64_t wal_keeper_work(struct wal_keeper *keeper, uint64_t now_ns)
 {
     if (keeper->starved_until_ns > now_ns && !keeper->is_stopping) {

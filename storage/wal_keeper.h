@@ -6,10 +6,11 @@
  * WAL_MARK_INTERVAL_MS.
  *
  * All functions but new and close return at once. The eventfd reports when
- * their request is done or has failed. A failure is final, except that a full
- * disk while a segment is prepared is told to who takes it, and may be asked
- * for again; and where no file can be opened since there are too many, that is
- * tried again until one can. */
+ * their request is done or has failed. A failure is final, with two exceptions.
+ * If the disk is full while a segment is prepared, wal_keeper_prepared()
+ * returns that, and the segment can be requested again. If no file can be
+ * opened because of too many open files, the open is retried until it succeeds.
+ */
 
 #ifndef HASP_STORAGE_WAL_KEEPER_H
 #define HASP_STORAGE_WAL_KEEPER_H
@@ -25,7 +26,7 @@ struct wal_keeper_options {
     const char *path; /* For messages; must outlive the keeper. */
     int event_fd;
     bool is_direct;
-    struct wal_mark mark;  /* As on disk. */
+    struct wal_mark mark;  /* The mark on disk. */
     uint64_t first_number; /* Number of the oldest segment. */
 };
 
@@ -35,13 +36,13 @@ MUST_CHECK int wal_keeper_new(const struct wal_keeper_options *options,
 /* Finishes removals and the mark, gives up a preparation. NULL is fine. */
 MUST_CHECK int wal_keeper_free(struct wal_keeper *keeper);
 
-/* Asks for the unused segment 'number' with at least 'size' bytes. */
+/* Requests the unused segment 'number' with at least 'size' bytes. */
 void wal_keeper_prepare(struct wal_keeper *keeper, uint64_t number,
                         uint64_t size);
-/* Waits until what was asked for is there, or cannot be. */
+/* Waits until the requested segment is ready or has failed. */
 void wal_keeper_wait(struct wal_keeper *keeper);
-/* 0: it is there. HASP_EBUSY: not yet. HASP_ENOENT: it was not asked for.
- * HASP_ENOSPC: there was no room; ask again. */
+/* 0: it is ready. HASP_EBUSY: not yet. HASP_ENOENT: it was not requested.
+ * HASP_ENOSPC: the disk was full; request it again. */
 MUST_CHECK int wal_keeper_prepared(struct wal_keeper *keeper, uint64_t number,
                                    uint64_t size);
 /* Bytes of the prepared segment that is not in use yet. */
@@ -55,14 +56,14 @@ int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
 /* True while it waits for a file descriptor. */
 bool wal_keeper_is_starved(struct wal_keeper *keeper);
 
-/* Asks for the removal of all segments with a smaller number. */
+/* Requests the removal of all segments with a smaller number. */
 void wal_keeper_remove_below(struct wal_keeper *keeper, uint64_t number);
 
 /* The log is durable up to this batch. */
 void wal_keeper_mark(struct wal_keeper *keeper, uint64_t sequence,
                      uint64_t term, uint64_t log_index);
 
-/* 0, or what went wrong, then with a message. */
+/* 0, or the error of a failed request, with a message. */
 MUST_CHECK int wal_keeper_error(struct wal_keeper *keeper,
                                 char why[HASP_WHY_SIZE]);
 

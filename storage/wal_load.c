@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* From the files of the log to its entries at start: torn tails are cut,
- * corruption is refused. */
+/* Loads the log at the start: torn tails are cut off, corruption is refused. */
 
 #include "storage/wal_load.h"
 
@@ -25,7 +24,7 @@ struct loader {
     char *why;
     struct wal_image_segment *files; /* All segments, by their numbers. */
     size_t file_count;
-    size_t used_count; /* How many of the first are in use. */
+    size_t used_count; /* Number of segments in use, from the first. */
     size_t at;         /* The segment that is being scanned. */
 };
 
@@ -63,6 +62,8 @@ int wal_load(int folder_fd, const char *path, uint64_t log_id,
                                           .sequence = 1};
         error = wal_load_read_files(&loader);
     }
+    /* The repair comes last, so that a log that is refused stays as it was
+     * found. */
     error = error ?: scan_files(&loader);
     error = error ?: check_rest(&loader);
     error = error ?: wal_load_check_mark(&loader);
@@ -112,7 +113,7 @@ static int compare_numbers(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* A storage_name_fn that notes each segment. */
+/* A storage_name_fn that records each segment. */
 static bool note_file(void *data, const char *name)
 {
     struct loader *loader = data;
@@ -177,7 +178,7 @@ static int begin_new(struct loader *loader, uint64_t log_id)
 
 /* --- Replaying ------------------------------------------------------------ */
 
-/* Notes that the segments so far hold no living entry from 'from' on. */
+/* Records that the segments so far have no live entry from 'from' on. */
 static void lower_segments(struct loader *loader, uint64_t from)
 {
     CHECK(from > 0 && loader->at < loader->file_count);
@@ -228,6 +229,8 @@ static int wal_load_replay(void *data, const struct wal_record *record)
         if (record->log_index > image->next) {
             return HASP_ECORRUPT;
         }
+        /* The removed entries can be in segments that have been trimmed since.
+         */
         if (record->log_index < image->first) {
             image->first = record->log_index;
         }
@@ -263,6 +266,8 @@ static int check_header(struct loader *loader,
                                 " bytes and was made with %" PRIu64,
                                 file->size, header->size);
     }
+    /* Earlier segments have been trimmed, if there were any: the chain starts
+     * with this header. */
     if (loader->at == 0) {
         image->chain = header->chain;
         image->first = header->next_index;
@@ -306,6 +311,8 @@ static int scan_file(struct loader *loader, enum wal_end *ret_end)
             " comes after it at offset %" PRIu64,
             image->chain.sequence, result.proof_sequence, result.proof_offset);
     }
+    /* If a batch is torn here, a later file can still prove that it was
+     * durable: check_rest(). */
     image->tail = result.offset;
     *ret_end = result.end;
     return 0;
@@ -334,6 +341,8 @@ static int scan_files(struct loader *loader)
             break;
         }
     }
+    /* Segment 1 can be unused or torn in a new log. A later one is the oldest
+     * only because earlier ones were trimmed, so it was in use. */
     if (loader->used_count == 0 && loader->file_count > 0 &&
         loader->files[0].number != 1) {
         return wal_load_corrupt(loader, 0, 0, "its header does not check");
@@ -395,9 +404,8 @@ static int wal_load_check_mark(struct loader *loader)
 
 /* --- Repairing ------------------------------------------------------------ */
 
-/* Overwrites what a torn write has left behind with zeros, and makes sure that
- * all that was read is on disk: a process that died had perhaps written it and
- * not flushed it. */
+/* Overwrites the rest of a torn write with zeros, and flushes everything that
+ * was read: a process that died could have written it without a flush. */
 static int repair_tail(struct loader *loader)
 {
     struct wal_image *image = loader->image;
@@ -413,6 +421,8 @@ static int repair_tail(struct loader *loader)
     uint64_t size = 0;
     int error = wal_file_open(loader->folder_fd, file->number, false, &fd,
                               &size);
+    /* The next batch can be shorter than the torn one, whose rest must not look
+     * like a batch. */
     if (error == 0 && end > image->tail) {
         memset(file->data + image->tail, 0, end - image->tail);
         error = disk_write(
@@ -441,7 +451,7 @@ static int wal_load_repair(struct loader *loader)
     if (error != 0) {
         return error;
     }
-    /* The last one goes first, so that no gap can be left. */
+    /* The last one is removed first, so that there is never a gap. */
     for (size_t i = loader->file_count; i-- > loader->used_count;) {
         struct wal_image_segment *file = &loader->files[i];
         if (i == loader->used_count &&

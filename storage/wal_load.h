@@ -2,10 +2,11 @@
 
 /* Recovery of the write-ahead log: from the files to the entries.
  *
- * Reads all segments, checks them (storage/wal_format.h has the rule that tells
- * torn from corrupt), replays truncations, compares with the durable mark and
- * only then repairs: the torn tail becomes zeros, files after the end are
- * removed. After it the log on disk is exactly what is given here, durably. */
+ * Reads all segments, checks them (storage/wal_format.h has the rule that
+ * distinguishes torn from corrupt), replays truncations, compares with the
+ * durable mark and only then repairs: the torn tail becomes zeros, files after
+ * the end are removed. Afterwards the log on disk is exactly the one returned,
+ * durably. */
 
 #ifndef HASP_STORAGE_WAL_LOAD_H
 #define HASP_STORAGE_WAL_LOAD_H
@@ -24,7 +25,7 @@ struct wal_image_segment {
 
 struct wal_image {
     struct wal_mark mark;
-    struct wal_chain chain; /* Of the next batch. */
+    struct wal_chain chain; /* For the next batch. */
     uint64_t first;         /* Index of the first entry. */
     uint64_t next;          /* Index of the next; 'first' if there is none. */
     struct wal_entry *entries;
@@ -32,8 +33,8 @@ struct wal_image {
     size_t entry_capacity;
     struct wal_image_segment *segments; /* Those in use; the last is active. */
     size_t segment_count;
-    uint64_t tail;       /* Where the next batch goes in the active one. */
-    uint64_t spare_size; /* Size of a zeroed one after it, or 0. */
+    uint64_t tail;       /* Offset of the next batch in the active segment. */
+    uint64_t spare_size; /* Size of a zeroed segment after it, or 0. */
     bool was_torn;
 };
 

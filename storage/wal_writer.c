@@ -16,9 +16,9 @@
 #include "storage/disk_watch.h"
 #include "storage/worker.h"
 
-/* A write is handed over by 'is_asked', and back by 'done'; between the two the
- * fields below are the worker's, before and after they are the caller's. No
- * mutex: the woken thread would at once wait for it again. */
+/* 'is_asked' passes a write to the worker, and 'done' passes it back. Between
+ * the two the fields below belong to the worker, otherwise to the caller. There
+ * is no mutex: the woken thread would wait for it at once. */
 struct wal_writer {
     int event_fd;
     struct worker *worker;

@@ -67,7 +67,7 @@ int worker_thread_start(const char *name, worker_step_fn *step, void *data,
     worker->data = data;
     CHECK(sem_init(&worker->woken, 0, 0) == 0);
     sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* What this thread's own access causes. */
+    sigdelset(&all, SIGBUS); /* Caused by this thread's own access. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&worker->thread, NULL, worker_run, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

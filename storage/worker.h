@@ -3,10 +3,10 @@
 /* Workers: operations that wait for the disk are done by a worker, step by
  * step, so that no other thread waits. storage/port.h defines a step.
  *
- * A worker is a thread that no signal is delivered to; in the simulator, a task
- * that runs when the simulator decides. So the data that a step shares is
- * guarded as between threads, and a caller waits for a worker only with the
- * functions here: the simulator then lets the worker take its steps. */
+ * A worker is a thread that receives no signals; in the simulator it is a task
+ * that runs when the simulator decides. So data that a step shares must be
+ * guarded as between threads, and a caller may wait for a worker only with the
+ * functions here: the simulator then runs the worker's steps. */
 
 #ifndef HASP_STORAGE_WORKER_H
 #define HASP_STORAGE_WORKER_H
@@ -29,7 +29,7 @@ static inline void worker_wake(struct worker *worker)
     storage_port->worker_wake(worker);
 }
 
-/* pthread_cond_wait() for what the worker's steps tell by 'changed'; it may
+/* pthread_cond_wait() for 'changed', which the worker's steps signal; it can
  * return early. */
 static inline void worker_wait(struct worker *worker, pthread_mutex_t *mutex,
                                pthread_cond_t *changed)
@@ -37,7 +37,7 @@ static inline void worker_wait(struct worker *worker, pthread_mutex_t *mutex,
     storage_port->worker_wait(worker, mutex, changed);
 }
 
-/* sem_wait() for what the worker's steps post. */
+/* sem_wait() for 'posted', which the worker's steps post. */
 static inline void worker_wait_for(struct worker *worker, sem_t *posted)
 {
     storage_port->worker_wait_for(worker, posted);
@@ -50,7 +50,7 @@ static inline void worker_join(struct worker *worker)
     storage_port->worker_join(worker);
 }
 
-/* Of the operating system's port. */
+/* The operating system's implementation. */
 uint64_t worker_now_ns(void);
 int worker_thread_start(const char *name, worker_step_fn *step, void *data,
                         struct worker **ret_worker);
