@@ -500,7 +500,7 @@ FORMATTER := 14
 format: ## clang-format in place
 	clang-format -i $(FORMATTED)
 lint: lint-format lint-layers lint-outcomes lint-circles lint-tidy \
-    lint-mutants ## format, layering, lengths
+    lint-mutants lint-words ## format, layering, lengths, words
 lint-format:
 	@if clang-format --version | grep -q 'version $(FORMATTER)\.'; then \
 	    clang-format --dry-run -Werror $(FORMATTED); \
