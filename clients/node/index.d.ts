@@ -3,7 +3,7 @@
 import { EventEmitter } from 'node:events';
 
 declare global {
-  // As newer libraries of TypeScript have it; older ones do not know the name.
+  // Newer TypeScript libraries declare this too; older ones do not.
   interface SymbolConstructor {
     readonly asyncDispose: unique symbol;
   }
@@ -18,56 +18,60 @@ export class HaspError extends Error {
 
 export interface SessionOptions {
   /** "host:port,..." or a list; "unix:/path" is a node's listen.local on this
-   * machine, never encrypted. Default: HASP_ENDPOINTS, else loopback. */
+   * machine, never encrypted. Default: HASP_ENDPOINTS, or loopback if unset. */
   endpoints?: string | string[];
   /** Shown to people; default: program:pid. */
   name?: string;
-  /** Locks pass on so long after the last heartbeat; default 10000. */
+  /** Time from the last heartbeat until the session's locks pass on; default
+   * 10000. */
   ttl?: number;
-  /** And so long after the last connection closed; default 0: after ttl. */
+  /** The same, from the loss of the last connection; default 0: ttl counts. */
   linger?: number;
-  /** How long a request is tried; default 10000. */
+  /** Limit of one request, without the wait for a lock; default 10000. */
   timeout?: number;
-  /** Unless alive() is called so often, the lease is not renewed. */
+  /** Interval in which alive() must be called; otherwise the lease is not
+   * renewed. */
   alive?: number;
   /** A folder with ca.crt, and client.crt with client.key ('hasp cert user'
-   * makes it), or options of tls.connect(); default: HASP_TLS, else plain. */
+   * creates it), or options of tls.connect(). Default: HASP_TLS, or plain. */
   tls?: string | object;
-  /** A file with the secret of a user ("hasp secret add" writes it, 0600);
-   * default: HASP_SECRET_FILE, else who the certificate says, or anyone. */
+  /** A file with the secret of a user ("hasp secret add" writes it, 0600).
+   * Default: HASP_SECRET_FILE, or the user of the certificate, or anyone. */
   secretFile?: string;
-  /** A session without end: no time ends it, so ttl and linger mean nothing. Its
-   * holds outlive the program until somebody gives them back or breaks them. */
+  /** The session never expires, so ttl and linger mean nothing. Its holds
+   * outlive the program until somebody releases or breaks them. */
   durable?: boolean;
-  /** Why, for whoever finds the lock closed: at most 128 bytes. */
+  /** Reason of a durable session, shown to people who wait for its locks; at
+   * most 128 bytes. */
   reason?: string;
   /** A connection that is not shared with the other sessions of the process. */
   ownConnection?: boolean;
 }
 
 export interface LockOptions {
-  /** The same owner may acquire again, and must release as often. */
+  /** The same owner can acquire again, and must release as often. */
   owner?: string;
   shared?: boolean;
-  /** Held by so many at once; all must say the same number. */
+  /** Number of concurrent holders; all users must give the same number. */
   slots?: number;
   /** Shown to people. */
   value?: string;
-  /** Kept closed so long after its holder died. */
+  /** How long the lock stays closed after its holder died. */
   delay?: number;
-  /** Bound of one hold. Who enters a hold again has the bound which that has. */
+  /** Maximum duration of a hold. A repeated acquire() of the same owner keeps
+   * the limit of the existing hold. */
   hold?: number;
-  /** Ignore the queue, never the holders. */
+  /** Skips the queue; holders are not affected. */
   barge?: boolean;
-  /** For acquire(), where that says none. */
+  /** Default wait of acquire(). */
   timeout?: number;
 }
 
-/** A number is the wait: Infinity (the default): for ever, 0: only tries. */
+/** A number is the wait: Infinity (the default): no limit, 0: only tries. */
 export type How = number | { wait?: number; signal?: AbortSignal };
 
-/** 'name' and 'token' tell which hold; '' and 0: the session with all it holds.
- * 'text' is the message, or the reason. */
+/** 'name' and 'token' identify the hold; '' and 0: the session with all its
+ * holds. 'text' is the message or the reason. */
 export interface HaspEvent {
   readonly name: string;
   readonly token: number;
@@ -75,7 +79,7 @@ export interface HaspEvent {
 }
 
 export interface Change {
-  /** 'gap': changes may have been missed before this one. */
+  /** 'gap': changes might have been missed before this one. */
   readonly kind: 'granted' | 'queued' | 'wait-ended' | 'released' | 'expired' |
     'delayed' | 'delay-over' | 'blacklisted' | 'please' | 'gap';
   readonly name: string;
@@ -95,31 +99,33 @@ export class Session extends EventEmitter {
   private constructor();
   static open(options?: SessionOptions): Promise<Session>;
   readonly id: string;
-  /** With the id it lets another process act for the session: SESSION.ATTACH. */
+  /** With this and the id another process can act for the session:
+   * SESSION.ATTACH. */
   readonly secret: string;
   lock(names: string | string[], options?: LockOptions): Lock;
   watch(prefix?: string): Watch;
-  /** The answer to any command of docs/protocol.md that may be repeated. */
+  /** Sends any repeatable command of docs/protocol.md; returns its answer. */
   ask(...words: (string | number)[]): Promise<any>;
-  /** Reports progress, where 'alive' was asked for. */
+  /** Reports progress, if the option 'alive' is set. */
   alive(): void;
-  /** What may be believed; asks nobody. */
+  /** The state of the lease. Sends no request. */
   state(): 'held' | 'jeopardy' | 'lost';
-  /** For which its holds may be trusted; Infinity of a durable session. */
+  /** Time for which its holds can be trusted; Infinity for a durable session.
+   * Sends no request. */
   remaining(): number;
-  /** Gives back all that it holds. */
+  /** Ends the session; its locks go to the next in line. */
   close(): Promise<void>;
-  /** 'lost' is told once for each hold, by its token; 'notice' of what people
-   * should know, such as certificates that are not taken. */
+  /** 'lost' is emitted once for each hold, with its token; 'notice' for what
+   * people should know, such as certificates that cannot be used. */
   on(event: 'jeopardy' | 'safe' | 'lost' | 'please' | 'notice',
     listener: (event: HaspEvent) => void): this;
   /** Where the engine has Symbol.asyncDispose. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A lock from its grant to its release: what run() hands to the work, and what
- * enter() resolves with. After a loss the token is that of the lost hold, which
- * what the lock protects then refuses, and the signal is aborted. */
+/** A lock from its grant to its release: run() passes it to the work, and
+ * enter() resolves with it. After a loss the token is still that of the lost
+ * hold, which the protected resource refuses, and the signal is aborted. */
 export type Held<L extends Lock = Lock> = L & {
   readonly token: number;
   readonly signal: AbortSignal;
@@ -130,35 +136,36 @@ export class Lock {
     options?: LockOptions);
   readonly name: string;
   readonly names: string[];
-  /** The fencing token while it is held; of several the first one's. */
+  /** The fencing token while it is held; for several locks, the first one. */
   readonly token: number | null;
   readonly tokens: { readonly [name: string]: number };
-  /** As which it is held; convert() changes it. */
+  /** True if it is held in shared mode; convert() changes the mode. */
   readonly shared: boolean;
-  /** Of the newest hold: aborted when it cannot be trusted any more. */
+  /** Aborted when the newest hold can no longer be trusted. */
   readonly signal: AbortSignal | null;
-  /** False: it is not held, and nobody waits. What was granted when it is
-   * aborted is given back. */
+  /** Waits in line. False: not granted, and the place in the queue is given up.
+   * If it is aborted, a grant that arrives meanwhile is released. */
   acquire(how?: How): Promise<boolean>;
-  /** Has acquire() elsewhere resolve with false; was there one? */
+  /** Makes waiting acquire() calls resolve with false. True if there was one. */
   cancel(): boolean;
-  /** As acquire(); rejects with TIMEDOUT. */
+  /** Like acquire(), but rejects with TIMEDOUT if it was not granted. */
   enter(how?: How): Promise<Held<this>>;
   run<T>(work: (lock: Held<this>) => T | Promise<T>, how?: How): Promise<T>;
-  /** Gives back the newest hold, by its token. NOTHELD: the cluster had ended it;
-   * if that is known, nothing is asked. Other holds of the owner stay. */
+  /** Releases the newest hold, by its token. NOTHELD: the cluster had already
+   * ended it. Other holds of the owner stay. */
   release(): Promise<void>;
-  /** To exclusive with a new token; false: still shared. */
+  /** To shared: at once. To exclusive: with a new token; false: still shared. */
   convert(how: { shared: boolean; wait?: number; signal?: AbortSignal }):
     Promise<boolean>;
-  /** In the queue, from 1 on; null: in none. */
+  /** Place in the queue, from 1 on; null: not in the queue. */
   place(): Promise<number | null>;
-  /** Leaves up to 4096 bytes at the lock. NOTHELD: only a holder may. */
+  /** Stores up to 4096 bytes with the lock. NOTHELD: the lock is not held. */
   note(text: string): Promise<void>;
-  /** Can it be trusted now? Asks nobody. */
+  /** True if the hold can be trusted now. Sends no request. */
   locked(): boolean;
   remaining(): number;
-  /** Throws LOST, or SHORT, unless a step of so long ends in time. */
+  /** Throws LOST or SHORT unless a step of this length ends within the lease.
+   * Sends no request. */
   guard(needMs?: number): void;
   /** Where the engine has Symbol.asyncDispose. */
   [Symbol.asyncDispose](): Promise<void>;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Two clocks, in nanoseconds (BigInt): 'monotonic' stands still while the
-// machine is suspended, 'boottime' does not.
+// Two clocks, in nanoseconds (BigInt): 'monotonic' stops while the machine is
+// suspended, 'boottime' does not.
 //
-// Node has the first alone. On Linux /proc/uptime counts suspended time, but is
-// told in steps of 10 ms, rounded down, and read a moment later. So boottime is
-// the monotonic clock and what the machine has slept: where uptime has gained
-// more than 30 ms on the monotonic clock, it has slept for that and up to 10 ms
-// longer. What errs, errs to the side of caution: a process that was held up
-// between the two readings takes that for sleep.
+// Node.js has only the first. On Linux /proc/uptime includes suspended time, but
+// in steps of 10 ms, rounded down, and it is read a moment later. So boottime is
+// the monotonic clock plus the time that the machine has slept: if uptime has
+// gained more than 30 ms on the monotonic clock, the machine has slept for that
+// long and up to 10 ms more. Errors are on the safe side: a delay of the process
+// between the two readings counts as sleep.
 'use strict';
 
 const fs = require('node:fs');

@@ -10,14 +10,14 @@ const { explained } = require('./tls');
 
 const ANSWER_MS = 4000; // For an answer; after it another node is asked.
 const TIMER_MAX_MS = 2 ** 31 - 1;
-// Behind these a node does nothing until they are answered. No more of them are
-// under way at a time, so that heartbeats need not wait for those of a thousand
-// sessions.
+// A node handles no later request of a connection until these are answered. The
+// number in flight is limited, so that a heartbeat never waits for those of a
+// thousand sessions.
 const BLOCKING = ['SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE'];
 const BLOCKING_MAX = 8;
 
-/** As setTimeout(), but what has come meanwhile is read first, as where the
- * event loop stood still. Gives what ends it. */
+/** Like setTimeout(), but reads pending input first, in case the event loop was
+ * blocked. Returns a function that cancels it. */
 function alarm(ms, action) {
   let isOver = false;
   const timer = setTimeout(() => setImmediate(() => isOver || action()),
@@ -28,10 +28,10 @@ function alarm(ms, action) {
   };
 }
 
-/** Answers come in the order of the requests; those of one turn of the event
- * loop are written together. A node that leaves a request without an answer for
- * too long has failed. Once the connection has failed ('error' is set) it is of
- * no use any more: make another one. */
+/** A connection to one node. Answers come in the order of the requests, and the
+ * requests of one turn of the event loop are written together. A node that does
+ * not answer in time has failed. A failed connection ('error' is set) cannot be
+ * used again: open another one. */
 class Connection {
   /** 'secure': the options of tls.connect(); null: plain, as is what does not
    * leave the machine. */
@@ -68,9 +68,9 @@ class Connection {
       () => this.fail(new Error('closed the connection')));
   }
 
-  /** 'take' is called once, with null and the reply, a ReplyError among them, or
-   * with the error of the connection. What is urgent goes before all that has
-   * not been written yet. */
+  /** Sends a request. 'take' is called once, with null and the reply (which can
+   * be a ReplyError), or with the error of the connection. An urgent request is
+   * sent before all others that are not yet written. */
   post(take, words, isUrgent = false) {
     if (this.error) {
       take(this.error);
@@ -82,7 +82,7 @@ class Connection {
     }
   }
 
-  /** Calls what posts something that blocks, and is in no hurry. */
+  /** Calls 'action', which posts a blocking request, when none is in flight. */
   whenIdle(action) {
     this.idle.push(action);
     this.unblock();

@@ -16,7 +16,7 @@ const { HaspError, LEAVES, OF_ASKER, Owners, checkDurations, goesAlone, isActing
 const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
 
 const STRANGE = 'the peer is not a hasp node: an unexpected answer';
-const debug = debuglog('hasp'); // NODE_DEBUG=hasp tells each request.
+const debug = debuglog('hasp'); // NODE_DEBUG=hasp logs each request.
 
 /** Milliseconds of nanoseconds. */
 const toMs = (ns) => (ns === ENDLESS ? Infinity : Number(ns) / Number(MS));
@@ -24,8 +24,7 @@ const toMs = (ns) => (ns === ENDLESS ? Infinity : Number(ns) / Number(MS));
 const isOpenStill = ({ code, isForgotten }) => !isForgotten &&
   ['UNREACHABLE', 'UNKNOWN'].includes(code);
 
-/** What the attempts of one request ended with, and until when there are more of
- * them. */
+/** The errors of a request's attempts, and the deadline for more of them. */
 class Trouble {
   constructor(limit, isDoubtful) {
     this.isDoubtful = isDoubtful; // One of them may have been done.
@@ -34,15 +33,15 @@ class Trouble {
     this.last = new Map();
   }
 
-  /** No attempt begins after it: one that is not answered in time would turn what
-   * is known, that nothing was done, into what is not. */
+  /** The last moment to begin an attempt. A later one that gets no answer would
+   * turn a certain outcome, nothing was done, into an unknown one. */
   latest() {
     return this.isDoubtful ? this.limit : this.limit - this.margin;
   }
 
   note(text, { message }, isSent) {
     this.isDoubtful ||= isSent;
-    // Silence is no word against what was told before.
+    // A missing answer does not replace an error that was reported before.
     if (message !== 'no answer' || !this.last.has(text)) {
       this.last.set(text, message);
     }
@@ -56,7 +55,7 @@ class Trouble {
   }
 }
 
-/** A session as its locks see it. */
+/** The part of a session that its locks use. */
 class Core extends EventEmitter {
   constructor({ endpoints, timeout, tls, secretFile, durable, ttl, linger,
     alive, ownConnection }) {
@@ -65,7 +64,8 @@ class Core extends EventEmitter {
     this.endpoints = parseEndpoints(endpoints);
     const credentials = credentialsOf(tls, secretFile);
     this.link = new Link(this.endpoints, credentials);
-    // Who shares it: the pace of heartbeats is that of the connection, too.
+    // Sessions with equal keys share a connection. The lease is part of the key
+    // because the heartbeat interval is one for the whole connection.
     this.linkKey = ownConnection ? null : JSON.stringify([this.endpoints,
       credentials.id, durable ? 'durable' : [ttl, linger]]);
     this.hasJoined = false;
@@ -74,11 +74,11 @@ class Core extends EventEmitter {
     this.lease = new Lease();
     this.why = 'the lease has run out';
     this.owners = new Owners();
-    this.newest = 0; // Notice of an end that was told, or dropped; and ...
-    this.seen = 0; // ... that was dealt with.
+    this.newest = 0; // The newest notice of an end that was sent or dropped.
+    this.seen = 0; // The newest notice that was handled.
     this.held = new Set();
-    this.doubts = new Set(); // Locks whose last outcome is not known, ...
-    this.acquiring = new Set(); // ... and those that are being asked for.
+    this.doubts = new Set(); // Locks with an unknown outcome.
+    this.acquiring = new Set(); // Locks being requested.
     this.waits = new Set();
     this.ends = new Set(); // What ends requests with the session.
   }
@@ -87,8 +87,8 @@ class Core extends EventEmitter {
     return this.lease.state();
   }
 
-  /** Milliseconds for which the session's holds may be trusted; Infinity of a
-   * durable one. */
+  /** Milliseconds for which the session's holds can be trusted; Infinity for a
+   * durable session. Sends no request. */
   remaining() {
     return toMs(this.lease.remaining());
   }
@@ -116,7 +116,7 @@ class Core extends EventEmitter {
     return error;
   }
 
-  /** Leaves the connection; requests under way fail. */
+  /** Leaves the connection; requests in flight fail. */
   quit() {
     this.ends.forEach((end) => end(new Error('given up')));
     if (this.hasJoined) {
@@ -127,8 +127,8 @@ class Core extends EventEmitter {
 
   // --- requests --------------------------------------------------------------
 
-  /** The answer to any command of docs/protocol.md that may be repeated, as it
-   * is where a connection fails. */
+  /** Sends any repeatable command of docs/protocol.md and returns its answer. The
+   * command is sent again if a connection fails. */
   async ask(...words) {
     if (!words.length) {
       throw new TypeError("ask() needs a command, as in ask('LOCK.SHOW', 'a')");
@@ -144,12 +144,11 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Asks until there is an answer, which is one that fits. The time-out counts
-   * from the end of the wait, if it is for a lock. 'isDoubtful': an attempt may
-   * have been done, if only because it was sent before, under this number. What
-   * was asked of which connection is added to 'asked'. Gives
-   * the reply, the clock before the answered request was sent, and the
-   * connection. */
+  /** Sends the request until an answer fits. For a lock, the timeout counts from
+   * the end of the wait. 'isDoubtful': the request was sent before under this
+   * number, so it might have been done. Each attempt is added to 'asked', with
+   * its connection. Resolves with the reply, the time just before the answered
+   * request was sent, and the connection. */
   async request(words, { wait = null, timeout = this.timeout, signal,
     isDoubtful = false, link = null, fits = () => true, asked = [] } = {}) {
     const limit = (wait?.until ?? performance.now()) + timeout;
@@ -181,8 +180,8 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Gives the answer, or the word of a refusal after which the request is to
-   * be sent again, or nothing. */
+  /** Resolves with the answer; or, if the request is to be sent again, with the
+   * word of the refusal, or nothing. */
   async attempt(link, words, { wait, signal, limit, trouble, fits, asked }) {
     let { text } = link.endpoint();
     let isSent = false;
@@ -250,7 +249,7 @@ class Core extends EventEmitter {
     return { refused: reply.code };
   }
 
-  /** Waits until a push ends the wait, or it is to be asked for again. */
+  /** Waits until a push ends the wait, or the wait must be requested again. */
   async park(wait, limit, signal) {
     if (wait.isOver()) {
       return;
@@ -264,8 +263,8 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Gives the promise's result; rejects when 'limit' has come, as the signal
-   * says, or when the session ends. */
+  /** Resolves with the promise's result; rejects at 'limit', when the signal is
+   * aborted, or when the session ends. */
   async until(limit, signal, promise) {
     let end;
     const ended = new Promise((_, reject) => {
@@ -285,7 +284,7 @@ class Core extends EventEmitter {
     }
   }
 
-  /** It is attached there, if it is open. */
+  /** Attaches the session to the connection, if the session is open. */
   async ready(line, limit, signal) {
     this.attach(line);
     const waiting = line.attaching.get(this.id);
@@ -296,7 +295,7 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Unless it is attached there, or will be, or is none any more. */
+  /** Attaches the session, unless that is done, under way, or it has ended. */
   attach(line) {
     if (!this.id || line.attached.has(this.id) ||
         line.attaching.has(this.id) || !this.hasJoined) {
@@ -307,7 +306,8 @@ class Core extends EventEmitter {
       ['SESSION.ATTACH', this.id, this.secret]);
   }
 
-  /** Without it, what was asked behind it tells nothing. */
+  /** Handles the answer to ATTACH. If ATTACH failed, the answers to the requests
+   * sent after it mean nothing. */
   attached(line, failed, reply) {
     let outcome = failed;
     if (!failed && reply instanceof ReplyError) {
@@ -316,7 +316,7 @@ class Core extends EventEmitter {
       if (OF_ASKER.includes(reply.code)) {
         line.fail(denial(reply));
       } else if (isOpenStill(error)) {
-        line.fail(new Error(error.message)); // Another node may know us.
+        line.fail(new Error(error.message)); // Another node might know us.
       } else {
         this.refuse(error.message);
       }
@@ -330,13 +330,13 @@ class Core extends EventEmitter {
 
   // --- called by the link ----------------------------------------------------
 
-  /** Is called when there is another connection; urgent requests come first. */
+  /** Called when there is a new connection; urgent requests are sent first. */
   connected() {
     const { line } = this.link;
     line.whenIdle(() => this.attach(line));
   }
 
-  /** Is called when the connection is lost, or was not made. */
+  /** Called when the connection was lost or could not be opened. */
   disconnected() {
     this.waits.forEach((wait) => wait.wake());
   }

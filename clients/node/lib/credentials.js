@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a connection shows and believes: certificates and a user's secret, from
-// files that are read again before each connection is made.
+// The credentials of a connection: certificates and a user's secret, from files
+// that are read again before each connection.
 'use strict';
 
 const { randomUUID } = require('node:crypto');
@@ -11,9 +11,10 @@ const { optionsOf, readFolder } = require('./tls');
 const notTaken = (error) =>
   `the new certificates or secret are not taken: ${error.message}`;
 
-/** Those of a folder and a secret file, for all links of the process that have
- * them. What is in the files may be half written, or of another user: then what
- * was good before is kept. What a program gives in memory is kept as it is. */
+/** The credentials of a folder and a secret file, shared by all links of the
+ * process that use them. If the files are half written, or belong to another
+ * user, the last good credentials stay in use. TLS options that the program
+ * passed in memory are never replaced. */
 class Credentials {
   constructor(tls, secretFile) {
     this.given = tls && typeof tls === 'object' ? tls : null;

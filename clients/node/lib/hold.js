@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// A hold is its token: (session, lock, owner) may hold, lose and hold again. It
-// begins with one token, and each upgrade gives it a newer one; all tokens between
-// name it, and no other hold. What is believed of it comes from the answer that
-// granted it, and from what was told since.
+// A hold is identified by its token, since the same session and owner can acquire
+// and lose a lock repeatedly. It begins with one token, and each upgrade gives it
+// a newer one; all tokens in between belong to this hold only. The client believes
+// in a hold because of the answer that granted it and the notices since then.
 'use strict';
 
 const { holdRemaining } = require('./lease');
 
-// What came of the answer to what asks for a lock. STALE: it is to be asked
+// The result of a request for a lock. STALE: the request must be sent
 // again, under its number.
 const GRANTED = 'granted';
 const OVER = 'over';
@@ -27,12 +27,12 @@ function toldAll(reply) {
   return all.every(isTold) ? all : null;
 }
 
-/** Is that part the hold that is told of? */
+/** True if the part is the hold that the message describes. */
 const isPart = ({ lock, first, token }, part) => part.name === lock &&
   first <= part.token && part.token <= token;
 
-/** What an answer is worth, as far as it alone says. 'isAgain': another one had
- * told of a limit of which nothing was left. */
+/** Judges a grant by its answer alone. 'isAgain': an earlier answer also had a
+ * time limit that was over. */
 function judgeTold(all, sent, isAgain) {
   const isLate = all.some(({ count, hold_left_ms: left }) => count > 0 &&
     left !== null && holdRemaining(sent, left) === 0n);

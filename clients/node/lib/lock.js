@@ -36,7 +36,7 @@ class Lock {
       throw new TypeError('a lock needs a name, or a list of names');
     }
     this.options = options;
-    this.signal = null; // Aborted when the hold cannot be trusted any more.
+    this.signal = null; // Aborted when the hold can no longer be trusted.
     this.grants = []; // Not released; what is believed is the newest one.
     this.tag = null; // The owner, while there is something to own.
     this.doubt = null; // A change of unknown outcome: { verb, words, number }.
@@ -136,23 +136,23 @@ class Lock {
     return this;
   }
 
-  /** Acquires it, awaits work(this), gives it back whatever that does. */
+  /** Acquires it, awaits work(this), then releases it in any case. */
   async run(work, how = {}) {
     await this.enter(how);
     let result;
     try {
       result = await work(this);
     } catch (error) {
-      await this.release().catch(() => {}); // What went wrong is the news.
+      await this.release().catch(() => {}); // The error of the work matters more.
       throw error;
     }
     await this.release();
     return result;
   }
 
-  /** Gives it back, and what was acquired again last first, whatever it rejects
-   * with: the session goes on trying. NOTHELD: the cluster had ended that hold
-   * before; what its owner has under another token stays. */
+  /** Releases the newest hold. If it rejects, the session keeps trying in the
+   * background. NOTHELD: the cluster had already ended that hold; holds of the
+   * owner with other tokens stay. */
   async release() {
     if (this.count === 0) {
       throw new HaspError('NOTHELD', `"${this.name}" is not held`);
@@ -167,7 +167,7 @@ class Lock {
         throw new HaspError('NOTHELD', `"${this.name}" is no longer held: it ` +
           'was taken away earlier');
       }
-      this.owed.push(owed); // It keeps the owner, until it is begun.
+      this.owed.push(owed); // The owner tag stays in use until the release begins.
       this.conversions.forEach((stop) => stop.abort(
         new HaspError('NOTHELD', `"${this.name}" was released`)));
       await this.changes.run(() => this.pay(owed));
@@ -181,7 +181,7 @@ class Lock {
     }
   }
 
-  /** Begins a release, when all before it is settled. */
+  /** Sends a release once all earlier changes are settled. */
   async pay(owed) {
     await this.settle(owed);
     if (!this.owed.includes(owed)) {
@@ -197,9 +197,9 @@ class Lock {
     }
   }
 
-  /** To shared: at once. To exclusive ('shared' is false): when the other
-   * readers have gone, ahead of the queue, with a new token; false: it is still
-   * shared. */
+  /** Converts the hold. To shared: at once. To exclusive ('shared' is false): when
+   * the other readers have released it, ahead of the queue, with a new token;
+   * false: it is still shared. */
   async convert({ shared, ...how }) {
     const { wait = Infinity, signal } = howOf(how);
     const until = shared ? null : waitUntil(wait);
@@ -247,14 +247,15 @@ class Lock {
       `for "${this.name}" is not known yet`);
   }
 
-  /** Of an acquire() that waits: 1 is the next. null: in no queue. */
+  /** Place in the queue of a waiting acquire(): 1 is the next. null: not in the
+   * queue. */
   async place() {
     const { queue } = await this.session.ask('LOCK.SHOW', this.names[0]);
     return queue.findIndex((one) => this.isMine(one)) + 1 || null;
   }
 
-  /** Leaves up to 4096 bytes at the lock for whoever comes next, who finds them
-   * as 'note' of LOCK.SHOW. NOTHELD: only a holder may. */
+  /** Stores up to 4096 bytes with the lock for later holders: 'note' of LOCK.SHOW.
+   * NOTHELD: the lock is not held. */
   async note(text) {
     if (!this.token) {
       throw new HaspError('NOTHELD', `"${this.name}" is not held`);
@@ -268,7 +269,7 @@ class Lock {
     return this.left() > 0n;
   }
 
-  /** Milliseconds for which the hold may be trusted; 0 if it is not held. */
+  /** Milliseconds for which the hold can be trusted; 0 if it is not held. */
   remaining() {
     return toMs(this.left());
   }
@@ -284,7 +285,7 @@ class Lock {
     return ofHold < left ? ofHold : left;
   }
 
-  /** Throws LOST or SHORT unless a step of so many ms ends in time. */
+  /** Throws LOST or SHORT unless a step of 'need' ms ends within the lease. */
   guard(need = 0) {
     const ns = this.left();
     if (ns > 0n && ns >= need * Number(MS)) {
@@ -349,8 +350,8 @@ class Lock {
     return isOld ? STALE : judgeTold(all, sent, isAgain);
   }
 
-  /** As granted(), of a conversion: its owner has one hold, however many grants
-   * and locks of his tell of it. */
+  /** Like granted(), for a conversion: an owner has one hold, shared by all its
+   * grants and lock objects. */
   converted([told], sent, isAgain) {
     const verdict = told.count ? this.judge([told], sent, isAgain) : OVER;
     if (verdict === GRANTED) {
@@ -585,8 +586,8 @@ class Lock {
     }
   }
 
-  /** Is it what such a change is answered? Whatever else a node that is none says
-   * is no grant. */
+  /** True if the reply has the form that this change is answered with. Any other
+   * reply, from a peer that is not a node, must not count as a grant. */
   fits(reply) {
     if (this.doubt.verb === 'RELEASE') {
       return Number.isInteger(reply);
@@ -599,9 +600,9 @@ class Lock {
       this.names.some((name) => names.includes(name));
   }
 
-  /** The cluster takes two waits of one owner for one, with one grant. So an
-   * owner asks once at a time for a lock, and not before it is known what came
-   * of what nobody waits for any more: that will be given back. */
+  /** Lets an owner send one request for a lock at a time. The cluster merges two
+   * waits of one owner into one wait with one grant, so a second request must
+   * wait until abandoned ones are settled: their grants are released. */
   async takeTurn(until, signal) {
     const { acquiring, doubts, timeout } = this.session;
     const limit = (until ?? performance.now()) + timeout;
@@ -624,10 +625,10 @@ class Lock {
     return true;
   }
 
-  /** Clears up a change whose outcome is not known: asked again under its
-   * number, and not waiting, it tells what became of it. What was granted
-   * meanwhile is taken back: nobody waits for it any more. So are releases that
-   * were not begun, but this one, whose caller does it. */
+  /** Settles a change with an unknown outcome: sent again under its number, and
+   * without a wait, it returns the outcome. A grant is released, since no caller
+   * waits for it. Pending releases are sent, too, except 'but', which its caller
+   * sends. */
   async settle(but = null, signal = undefined) {
     for (;;) {
       if (!this.doubt) {
@@ -687,7 +688,8 @@ if (Symbol.asyncDispose) { // For `await using`.
 const isAbort = (error, signal) => Boolean(signal?.aborted) &&
   error === signal.reason;
 
-/** Of a number, or { wait, signal }. What is misspelt would wait for ever. */
+/** Normalizes a number or { wait, signal }. A misspelt option is refused, since
+ * it would mean a wait without limit. */
 function howOf(how) {
   if (typeof how === 'number') {
     return { wait: how };

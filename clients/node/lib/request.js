@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Requests, without I/O: where they go, under which numbers, what an error
-// means.
+// Requests, without I/O: endpoints, request numbers, and the meaning of errors.
 'use strict';
 
 const { toldAll } = require('./hold');
@@ -24,9 +23,9 @@ const READING = ['SESSION.SHOW', 'SESSION.LIST', 'LOCK.SHOW', 'LOCK.LIST',
   'FENCE.SHOW', 'FENCE.LIST'];
 const ALONE = ['WAIT', 'FOREVER', 'SESSION'];
 
-/** 'code' says what can be done about it: UNREACHABLE (nothing was done),
- * UNKNOWN (the outcome is not known), LOST (the lease cannot be trusted), SHORT
- * (the step does not fit into it now), or the cluster's own word: NOTHELD,
+/** 'code' says what the caller can do: UNREACHABLE (nothing was done), UNKNOWN
+ * (the outcome is not known), LOST (the lease cannot be trusted), SHORT (the
+ * step does not fit into the lease now), or the cluster's error word: NOTHELD,
  * LIMIT ... */
 class HaspError extends Error {
   constructor(code, text) {
@@ -36,7 +35,7 @@ class HaspError extends Error {
   }
 }
 
-/** A name that is misspelt would mean a default. */
+/** Refuses unknown options: a misspelt one would silently mean the default. */
 function checkOptions(what, options, known) {
   const unknown = Object.keys(options).find((key) => !known.includes(key));
   if (unknown) {
@@ -90,17 +89,16 @@ function checkDurations({ ttl, timeout, linger = 0, alive = 0 }) {
   }
 }
 
-/** What is told of who asks, or that the leader has no room on its disk, is no
- * result: it says nothing of an earlier sending, which may be on its way
- * still. */
+/** True if the refusal concerns only this attempt: the client's credentials, or a
+ * full disk of the leader. An earlier attempt might still be in flight. */
 function isOpenStill({ code, message }) {
   return OF_ASKER.includes(code) ||
     message.startsWith('LIMIT disk');
 }
 
-/** The error of a refusal. UNREACHABLE and UNKNOWN: ask again; but not where the
- * cluster knows nothing of that number any more (isForgotten). 'isDoubtful': an
- * earlier sending may be done. */
+/** The error of a refusal. UNREACHABLE and UNKNOWN: ask again, unless the cluster
+ * no longer has the result of that request number (isForgotten). 'isDoubtful':
+ * an earlier attempt might have been done. */
 function judge(reply, isDoubtful = false) {
   const { code, message } = reply;
   const kinds = { NOLEADER: 'UNREACHABLE', BUSY: 'UNREACHABLE',
@@ -112,7 +110,7 @@ function judge(reply, isDoubtful = false) {
   return error;
 }
 
-/** Is it what KEEP is answered? */
+/** True if the reply has the form of an answer to KEEP. */
 const isLease = (reply) => reply !== null && typeof reply === 'object' &&
   (reply.ttl_ms === null || (Number.isInteger(reply.ttl_ms) &&
     reply.ttl_ms > 0 && Number.isInteger(reply.linger_ms ?? 0)));
@@ -123,38 +121,38 @@ const isOpened = (reply) => isLease(reply) && Number.isInteger(reply.id) &&
 /** True if the command acts for the session that it names. */
 const isActing = ([verb]) => ACTING.includes(String(verb).toUpperCase());
 
-/** Is it something that other sessions of a connection should not share: what
- * waits, changes the connection, or names a session itself? */
+/** True if the command needs a connection of its own, because it waits, changes
+ * the connection, or names a session itself. */
 function goesAlone(words) {
   const [verb, , ...rest] = words.map((word) => String(word).toUpperCase());
   return !(ACTING.includes(verb) || READING.includes(verb)) ||
     rest.some((word) => ALONE.includes(word));
 }
 
-/** For locks, by one owner. Who has to wait is answered QUEUED and a number, his
- * place, and a push tells of the end. It may come before that answer, twice or
- * never, so the wait is asked for again now and then, under the number of its
- * request. */
+/** A wait of one owner for locks. A request that must wait is answered QUEUED
+ * and its place in the queue; a push reports the end. The push can come before
+ * that answer, twice or never, so the wait is requested again from time to time,
+ * under the same request number. */
 class Wait {
   constructor(until, owner, count, isDurable) {
     Object.assign(this, { until, owner, count, isDurable });
     this.words(); // None has been asked yet.
   }
 
-  /** Where it is over there are none: that asks for the outcome and gives the
-   * place in the queue up. A durable session may not wait for ever: nothing
-   * would end that of a client that has died. */
+  /** The WAIT words; none if the wait is over, which asks for the outcome and
+   * leaves the queue. A durable session waits with a limit, since the unlimited
+   * wait of a dead client would never end. */
   words() {
     this.place = null;
     this.told = {};
-    this.wake = () => {}; // Who is parked looks again.
+    this.wake = () => {}; // Wakes the parked request.
     const left = this.until - performance.now();
     const forever = this.isDurable ? ENDLESS_WAIT_MS : 'FOREVER';
     return left <= 0 ? [] :
       ['WAIT', left === Infinity ? forever : Math.ceil(left), 'PUSH'];
   }
 
-  /** When the wait is to be asked for again, unless that is beyond 'limit'. */
+  /** When the wait must be requested again, at most 'limit'. */
   look(limit) {
     return Math.min(this.until + GRACE_MS, (this.until + limit) / 2,
       performance.now() + SILENCE_MS);
@@ -179,8 +177,8 @@ class Wait {
     }
   }
 
-  /** The grant in the form of the answer; null if it must be asked for, as it is
-   * where there is a limit: a push does not say from when that counts. */
+  /** The grant in the form of the answer; null if it must be requested, as for a
+   * hold with a time limit: a push does not say when the limit began. */
   granted() {
     const { grants } = this.told;
     return this.isOver() && Array.isArray(grants) &&
@@ -189,10 +187,10 @@ class Wait {
   }
 }
 
-/** The owners' tags of a session, and the numbers of its requests. No two
- * requests have the same one, and one that is sent again does nothing again.
- * Each request tells which ones are over, so that the cluster may forget them.
- * A private tag is used again. */
+/** The owner tags of a session and its request numbers. A number is used for one
+ * request, which takes effect once however often it is sent. Each request lists
+ * the finished numbers, so that the cluster can forget their results. Private
+ * tags are reused. */
 class Owners {
   constructor() {
     this.free = [];
@@ -227,8 +225,8 @@ class Owners {
     this.open.splice(this.open.indexOf(number), 1);
   }
 
-  /** '4,6-9': all up to the first one, and the ranges between open numbers; of
-   * very many some, and others with the next request. */
+  /** '4,6-9': all numbers up to the first one, and the ranges between open
+   * numbers. If there are too many ranges, the next request sends the others. */
   acked() {
     const { open, turn } = this;
     const words = [open[0] - 1];

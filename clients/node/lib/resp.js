@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// RESP3, as much of it as hasp speaks: requests out, replies in. No I/O.
+// The subset of RESP3 that hasp uses: requests out, replies in. No I/O.
 'use strict';
 
 const LINE_MAX = 64 << 10;
@@ -32,8 +32,7 @@ function encode(words) {
 
 const broken = (what) => new Error(`the peer is not a hasp node: ${what}`);
 
-/** What the parts of a list, whose kind is told by its first character, are
- * together. */
+/** Makes a value from the parts of a list of this kind, its first character. */
 function whole(kind, parts) {
   if (kind === '>') {
     return Push.from(parts);
@@ -48,22 +47,21 @@ function whole(kind, parts) {
   return map;
 }
 
-/** Feed it bytes; next() gives one value. What has been understood of one that
- * is not complete is kept: it is not read from its beginning with each piece
- * that comes. */
+/** Feed it bytes; next() returns one value. The parsed part of an incomplete
+ * value is kept, so each byte is parsed once. */
 class Parser {
   constructor() {
     this.data = Buffer.alloc(0);
-    this.at = 0; // Up to there it has been understood.
-    this.pieces = []; // What has come behind it, ...
-    this.more = 0; // ... of so many bytes, ...
-    this.wanted = 1; // ... and may be looked at when there are so many.
+    this.at = 0; // Everything before this offset has been parsed.
+    this.pieces = []; // Chunks received after 'data'.
+    this.more = 0; // Bytes in 'pieces'.
+    this.wanted = 1; // Bytes needed before the next attempt to parse.
     this.begin();
   }
 
   begin() {
-    this.size = 0; // Of this value, as far as it has been understood.
-    // What is not complete, outermost first.
+    this.size = 0; // Parsed bytes of the current value.
+    // Incomplete lists, outermost first.
     this.open = [{ kind: '', count: 1, parts: [] }];
   }
 
@@ -72,8 +70,8 @@ class Parser {
     this.more += piece.length;
   }
 
-  /** INCOMPLETE: feed it more. What is thrown means that the connection is of no
-   * use any more. */
+  /** The next value. INCOMPLETE: feed more bytes. If it throws, the connection
+   * must be closed. */
   next() {
     const isEnough = this.data.length - this.at + this.more >= this.wanted;
     if (isEnough && this.more) {

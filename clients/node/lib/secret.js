@@ -5,7 +5,7 @@
 
 const fs = require('node:fs');
 
-/** What is in the file. */
+/** Reads the file, which only its owner may have access to. */
 function readSecret(file) {
   const fd = fs.openSync(file, 'r');
   try {
@@ -20,8 +20,8 @@ function readSecret(file) {
   }
 }
 
-/** What HELLO says of the user whose secret that is: a line hasp1.NAME.... as
- * 'hasp secret add' writes it. */
+/** The AUTH words of HELLO for the secret, a line hasp1.NAME.... as written by
+ * 'hasp secret add'. */
 function greetingOf(file, text) {
   const line = text.split('\n')[0].trim();
   const found = /^hasp1\.([\w.-]{1,64})\.[\w-]{43}$/.exec(line);

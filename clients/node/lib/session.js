@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Sessions: what keeps one alive, and tells what happens to it.
+// Sessions: heartbeats, and the events that a session reports.
 'use strict';
 
 const crypto = require('node:crypto');
@@ -15,8 +15,8 @@ const { Lock } = require('./lock');
 const { LEAVES, OF_ASKER, checkOptions, isLease, isOpened } = require('./request');
 const { Watch } = require('./watch');
 
-const PATIENCE_MIN_MS = 50; // For an answer, however short the lease.
-const LOOK_MIN_MS = 20; // Between two looks at a lease that runs out.
+const PATIENCE_MIN_MS = 50; // Minimum wait for an answer, for any lease.
+const LOOK_MIN_MS = 20; // Minimum interval between checks of a lease.
 const AGAIN_MS = [20, 200]; // After a heartbeat that a node could not answer.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const FULL = 'LIMIT sessions of a connection';
@@ -78,8 +78,8 @@ class Session extends Core {
     this.link.adopt(this, line);
   }
 
-  /** Closes what a node has opened, or opens still, when nobody waits for it any
-   * more, since nobody else knows it; then leaves the connection. */
+  /** Closes sessions whose OPEN was answered after the caller had left, since
+   * only this process knows them, then leaves the connection. */
   async closeOpened() {
     for (const { line, answer } of this.opening) {
       const reply = await answer.catch(() => null); // Or it fails (ANSWER_MS).
@@ -103,27 +103,27 @@ class Session extends Core {
     this.opening = []; // OPENs that were sent.
   }
 
-  /** A lock by this name, or several at once by a list; see Lock. */
+  /** A lock by name, or several that are acquired together by a list; see Lock. */
   lock(names, options = {}) {
     return new Lock(this, names, options);
   }
 
-  /** What happens to the locks whose names begin so, from now on. */
+  /** Changes of the locks whose names begin with 'prefix', from now on. */
   watch(prefix = '') {
     return new Watch(this, prefix);
   }
 
-  /** Reports progress, where 'alive' was asked for: without it the lease is
-   * renewed no more. Call it where the work is done, not from a timer. */
+  /** Reports progress, if the option 'alive' is set: without it the lease is no
+   * longer renewed. Call it where the work is done, not from a timer. */
   alive() {
     this.reported = readClock();
     this.check();
   }
 
-  /** Ends the session; its locks go to the next in line. Takes up to 'timeout'
-   * if no node can be reached: then its lease must run out. */
+  /** Ends the session; its locks go to the next in line. If no node can be
+   * reached this takes up to 'timeout', and the lease must expire. */
   async close() {
-    this.look(); // A loss that came just now is told, too.
+    this.look(); // Reports a loss that happened just now, too.
     this.isClosed = true;
     clearTimeout(this.timer);
     clearTimeout(this.looker);
@@ -150,7 +150,7 @@ class Session extends Core {
     this.look();
   }
 
-  /** Tells what the clock, or an answer, has changed; looks again in time. */
+  /** Emits the events of a changed lease, and checks it again in time. */
   look() {
     clearTimeout(this.looker);
     const state = this.state();
@@ -180,7 +180,7 @@ class Session extends Core {
     this.held.forEach((lock) => lock.look());
   }
 
-  /** What a listener throws is the program's business, not ours. */
+  /** Emits an event. An exception of a listener goes to the program. */
   say(kind, event) {
     debug('%s: %s %j', this.id, kind, event);
     queueMicrotask(() => this.emit(kind, event));
@@ -236,7 +236,7 @@ class Session extends Core {
     }
   }
 
-  /** Sends a heartbeat. The next one follows its answer, or begins another
+  /** Sends a heartbeat. The next one is sent after its answer, or on another
    * connection. */
   beat() {
     const { line } = this.link;
@@ -249,7 +249,7 @@ class Session extends Core {
       const quiet = alarm(this.patience() * (line.isBusy() ? 2 : 1),
         () => line.fail(new Error('no answer')));
       const sent = readClock();
-      // By its secret: it waits for no attachment.
+      // With its secret, so it need not wait for ATTACH.
       line.post((failed, reply) => {
         quiet();
         if (!failed && !this.isClosed) {
@@ -284,9 +284,9 @@ class Session extends Core {
     }
   }
 
-  /** Takes notices of ends. If some are kept no more that were never told, all
-   * holds are listed, and those that the list does not have have ended; until that
-   * is done the next heartbeats ask for the same. */
+  /** Handles notices of ended holds. If the cluster dropped notices before they
+   * were read, all holds are listed, and those missing in the list have ended.
+   * Until that is done the next heartbeats ask for the same notices. */
   heard({ ended = [], dropped = 0 }) {
     const newest = Math.max(dropped, ...ended.map((one) => one.number ?? 0));
     this.newest = Math.max(this.newest, newest);
@@ -307,8 +307,8 @@ class Session extends Core {
     }
   }
 
-  /** Ends what the list of the holds does not have, but what was granted after
-   * all that was dropped; 'known' of ends is what was told before it was read. */
+  /** Ends the holds that are missing in the list, except those granted after the
+   * last dropped notice. 'known' is the newest notice before the list was read. */
   async confirm(dropped, known) {
     const found = new Map();
     for (let cursor = null; cursor !== '0';) {
@@ -335,11 +335,11 @@ class Session extends Core {
     ended.forEach((event) => this.say('lost', event));
   }
 
-  /** Clears up changes of unknown outcome, in the background; else again after
-   * the next heartbeat. */
+  /** Settles changes with an unknown outcome in the background. If that fails, it
+   * is tried again after the next heartbeat. */
   settle() {
     for (const lock of this.doubts) {
-      if (!lock.changes.isTaken) { // Who uses it does it first.
+      if (!lock.changes.isTaken) { // The user of the lock settles it first.
         lock.changes.run(() => lock.settle()).catch(() => {});
       }
     }

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: MIT
 //
-// What is built from locks.
+// Election, ReadWriteLock and Semaphore.
 'use strict';
 
 const { Lock } = require('./lock');
 const { Watch } = require('./watch');
 
-/** Held by 'slots' at once, cluster-wide; all must say the same number. */
+/** At most 'slots' holders in the cluster; all must give the same number. */
 class Semaphore {
   constructor(session, name, slots, options = {}) {
     Object.assign(this, { session, name, options: { ...options, slots } });
   }
 
-  /** A lock of its own, for one of the slots. */
+  /** A new lock for one of the slots. */
   slot() {
     return this.session.lock(this.name, this.options);
   }
 }
 
-/** Readers together, a writer alone, in the order of their arrival: readers
- * that come later do not starve a writer. */
+/** Many readers or one writer, in order of arrival: later readers do not starve
+ * a writer. */
 class ReadWriteLock {
   constructor(session, name, options = {}) {
     Object.assign(this, { session, name, options });
   }
 
-  /** A lock of its own, that readers hold together. */
+  /** A new lock that readers hold together. */
   read() {
     return this.session.lock(this.name, { ...this.options, shared: true });
   }
 
-  /** A lock of its own, that nobody else holds. */
+  /** A new lock that is held exclusively. */
   write() {
     return this.session.lock(this.name, this.options);
   }
 }
 
-/** A lock whose holder leads, and whose 'value' is what it tells the others: its
- * address, for example. acquire() campaigns, release() resigns. */
+/** A lock whose holder is the leader. Its 'value', such as an address, is shown to
+ * the other candidates. acquire() campaigns, release() resigns. */
 class Election extends Lock {
-  /** Who leads now, { value, token, client }; null: nobody. */
+  /** The current leader, { value, token, client }; null: there is none. */
   async leader() {
     const { holders: [one] } =
       await this.session.ask('LOCK.SHOW', this.names[0]);
@@ -47,7 +47,7 @@ class Election extends Lock {
       ? { value: one.value, token: one.token, client: one.client } : null;
   }
 
-  /** Who leads, now and whenever it is another one. */
+  /** Yields the current leader, then each new one. */
   async* observe() {
     const watch = new Watch(this.session, this.names[0]);
     try {

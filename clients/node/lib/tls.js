@@ -10,8 +10,8 @@ const { X509Certificate, createPrivateKey } = require('node:crypto');
 const ANOTHER_CA = "the node's certificate was made by another CA than that in "
   + "ca.crt: take the cluster's";
 
-/** What OpenSSL says, a part of it, and what that means here. Of what a node
- * has refused its log says more. */
+/** Part of a message of OpenSSL, and its meaning for a client of hasp. If the node
+ * refused the handshake, the log of the node has the details. */
 const SENTENCES = [
   ['self-signed certificate', ANOTHER_CA],
   ['unable to get local issuer', ANOTHER_CA],
@@ -33,7 +33,8 @@ function namesOf(certificate) {
     .map((one) => one.slice(4));
 }
 
-/** A node is believed by its certificate, whatever its address is called. */
+/** Authenticates a node by the hasp name in its certificate, not by its host
+ * name. */
 function checkNode(clusters, certificate) {
   const names = namesOf(certificate);
   const found = names.length === 1
@@ -146,7 +147,7 @@ function optionsOf(folder, { ca, cert, key }) {
   return { secure: { ...secure, cert, key }, name: namesOf(chain[0]).join(' ') };
 }
 
-/** The error in a sentence for people, if there is one. */
+/** The error with a message for people, if there is one. */
 function explained(error) {
   const found = SENTENCES.find(([part]) => error.message.includes(part));
   if (!found) {

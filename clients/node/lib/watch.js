@@ -8,16 +8,16 @@ const { alarm } = require('./connection');
 const { CONNECT_MS, retryPause, sleep } = require('./link');
 const { HaspError, OF_ASKER } = require('./request');
 
-const BACKLOG_MAX = 10000; // Changes nobody has taken; beyond, there is a gap.
+const BACKLOG_MAX = 10000; // Unread changes; beyond that there is a gap.
 
 /** `for await (const change of session.watch('jobs/'))`: { kind, name, session,
- * token, index, text }. The connection is made at the first look, and again, at
- * another node, where it fails: then 'gap' tells that changes may have been
- * missed. Rejects with LOST when the session is. */
+ * token, index, text }. The connection is opened for the first change and, if it
+ * fails, again at another node; 'gap' then reports that changes might have been
+ * missed. Rejects with LOST if the session is lost. */
 class Watch {
   constructor(session, prefix) {
     this.session = session;
-    this.link = session.link.another(); // Nobody shares what it is told.
+    this.link = session.link.another(); // A connection of its own.
     this.prefix = prefix;
     this.found = [];
     this.isClosed = false;
