@@ -12,13 +12,13 @@
 //	if err := lock.Guard(2 * time.Second); err != nil { ... }
 //	store.Write(row, lock.Token()) // the store refuses a smaller token
 //
-// A session lives by heartbeats, which a goroutine sends. Its lease ends here
-// before it ends at the servers, so two holders never believe in one lock; ask
-// Guard, or take the context of Lock.Context, before each step that must not
-// outlive the lock. A process that is paused between its last look and its
-// write can still write late: that is what the token is for.
+// A goroutine keeps the session alive with heartbeats. The client considers its
+// lease over before the servers do, so two clients never believe that they hold
+// the same lock. Call Guard, or use the context of Lock.Context, before each
+// step that must not outlive the lock. A process that is paused between Guard
+// and its write can still write late: the token protects against that.
 //
 // Durations are time.Duration, sent as milliseconds. Linux only: the clocks are
-// CLOCK_MONOTONIC and CLOCK_BOOTTIME, so that a suspended machine knows that
-// its lease has run out.
+// CLOCK_MONOTONIC and CLOCK_BOOTTIME, so that time in which the machine is
+// suspended counts against the lease.
 package hasp

@@ -37,8 +37,8 @@ type Elector struct {
 	Callbacks Callbacks
 }
 
-// A callback that ends a term sooner than termGood has failed, and the next
-// campaign begins later each time.
+// If a callback ends a term sooner than termGood, the next campaign begins later
+// each time.
 const (
 	termGood   = 10 * time.Second
 	backOffMin = 100 * time.Millisecond
@@ -77,10 +77,10 @@ func (b backOff) wait(ctx context.Context) {
 	}
 }
 
-// Run campaigns, leads, and campaigns again, until ctx is done; its error is that
-// of ctx, and says why the last campaign failed, if it did. Whatever is lost in between is opened anew. What no further attempt
-// mends is given at once: the cluster refuses (ErrRefused), or the options are
-// none.
+// Run campaigns, leads, and campaigns again, until ctx is done. Its error is that of
+// ctx, with the reason why the last campaign failed, if it did. Lost sessions are
+// replaced. Run returns at once if no further attempt can succeed: the cluster
+// refuses (ErrRefused), or the options are invalid.
 func (e *Elector) Run(ctx context.Context) error {
 	if e.Callbacks.OnStartedLeading == nil {
 		return errors.New("hasp: an Elector needs OnStartedLeading")
@@ -137,7 +137,7 @@ func (e *electing) campaign(ctx context.Context) error {
 	return e.serve(ctx, session)
 }
 
-// mayPass: another attempt may go better.
+// mayPass reports whether another attempt can succeed.
 func mayPass(err error) bool {
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnknown) ||
 		errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) ||

@@ -8,23 +8,24 @@ import (
 	"strings"
 )
 
-// What errors.Is() finds in the errors of this package.
+// The errors of this package match one of these with errors.Is().
 var (
 	// ErrLost: the session has ended, or its lease has run out. Stop what the
 	// locks protect, and open a new session.
 	ErrLost = errors.New("the lease is lost")
-	// ErrShort: the lease does not last for what is to be done.
+	// ErrShort: the lease ends before the step would.
 	ErrShort = errors.New("the lease is too short")
 	// ErrNotHeld: the lock is not held.
 	ErrNotHeld = errors.New("the lock is not held")
-	// ErrUnknown: no answer came in time; it may or may not have been done. The
-	// session finds out by itself and gives back what nobody waits for.
-	ErrUnknown = errors.New("it may or may not have been done")
+	// ErrUnknown: no answer came in time, so the request might have been done.
+	// The session finds out in the background and releases unwanted grants.
+	ErrUnknown = errors.New("no answer in time, it may have been done")
 	// ErrUnreachable: no node could do it; nothing was done.
 	ErrUnreachable = errors.New("no node could do it")
-	// ErrRefused: the cluster refuses; the text says why. Nothing was done.
+	// ErrRefused: the cluster refused the request; the text has the reason.
+	// Nothing was done.
 	ErrRefused = errors.New("refused")
-	// ErrClosed: the session was closed by this program.
+	// ErrClosed: this program closed the session.
 	ErrClosed = errors.New("the session is closed")
 )
 
@@ -55,8 +56,8 @@ func judge(reply *replyError) error {
 	return &Error{reply.word, reply.text, kind}
 }
 
-// judge: of a session without end, which has no lease to wait for, the blacklist
-// is the end.
+// judge is like the function of this name. For a durable session BLACKLISTED is
+// the end, since it has no lease that could expire first.
 func (s *Session) judge(reply *replyError) error {
 	if reply.word == "BLACKLISTED" && s.lease.hasNoEnd() {
 		return &Error{reply.word, reply.text, ErrLost}
@@ -64,44 +65,44 @@ func (s *Session) judge(reply *replyError) error {
 	return judge(reply)
 }
 
-// isEndOfSession: what a node says to ATTACH.
+// isEndOfSession is true if this answer to ATTACH ends the session.
 func isEndOfSession(reply *replyError) bool {
 	return reply.word == "BLACKLISTED" || errors.Is(judge(reply), ErrLost)
 }
 
-// isFullConnection: a node takes no more sessions on that connection.
+// isFullConnection is true if the connection has no room for another session.
 func isFullConnection(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Word == "LIMIT" &&
 		strings.HasPrefix(e.Text, "sessions of a connection")
 }
 
-// isNoLeader: that node can do nothing.
+// isNoLeader is true if this node knows no leader.
 func isNoLeader(reply *replyError) bool {
 	return reply.word == "NOLEADER" || reply.word == "MOVED"
 }
 
-// isToBeRepeated: nothing was done by this sending, or nobody knows.
+// isToBeRepeated is true if this attempt did nothing, or its outcome is unknown.
 func isToBeRepeated(reply *replyError, doubtful bool) bool {
 	return errors.Is(judge(reply), ErrUnreachable) || reply.word == "UNKNOWN" ||
 		doubtful && isOpenStill(reply)
 }
 
-// isOpenStill: what is told of who asks, or that the leader has no room on its
-// disk, is no result. It says nothing of an earlier sending, which may be on its
-// way still.
+// isOpenStill is true if the refusal concerns only this attempt: the client's
+// credentials, or a full disk of the leader. An earlier attempt might still be in
+// flight.
 func isOpenStill(reply *replyError) bool {
 	return isOfAsker(reply) ||
 		reply.word == "LIMIT" && strings.HasPrefix(reply.text, "disk")
 }
 
-// isForgotten: the cluster knows nothing of that number any more.
+// isForgotten is true if the cluster no longer has the result of that request.
 func isForgotten(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Word == "FORGOTTEN"
 }
 
-// isOfAsker: it is told of who asks.
+// isOfAsker is true if the refusal concerns the client's credentials.
 func isOfAsker(reply *replyError) bool {
 	switch reply.word {
 	case "NOAUTH", "WRONGPASS", "NOTLS":

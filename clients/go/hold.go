@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A hold is its token: (session, lock, owner) may hold, lose and hold again. It
-// begins with one token, and each upgrade gives it a newer one; all tokens between
-// name it, and no other hold.
+// A hold is identified by its token, since the same session and owner can acquire
+// and lose a lock repeatedly. It begins with one token, and each upgrade gives it
+// a newer one; all tokens in between belong to this hold only.
 
 // A part is what was granted of one lock.
 type part struct {
@@ -20,8 +20,8 @@ type part struct {
 	isOver       bool  // The cluster has ended it.
 }
 
-// A grant is what one acquisition was given. What is believed of it comes from
-// the answer that granted it, and from what was told since.
+// A grant is the result of one acquisition. The client believes in it because of
+// the answer that granted it and the notices since then.
 type grant struct {
 	parts  []part
 	shared bool
@@ -30,7 +30,7 @@ type grant struct {
 	isOver bool    // One of its parts is, or its limit is, by the clock.
 }
 
-// left are those that the cluster may still have.
+// left returns the parts that the cluster might still hold.
 func (g *grant) left() []part {
 	var left []part
 	for _, one := range g.parts {
@@ -41,7 +41,7 @@ func (g *grant) left() []part {
 	return left
 }
 
-// told is what the cluster tells of one hold.
+// told is what the cluster reports of one hold.
 type told struct {
 	lock, owner, mode   string
 	token, first, count int64
@@ -65,7 +65,7 @@ func toldOf(value any) (told, bool) {
 	return t, isCounted && isDated && t.first > 0 && t.first <= t.token && t.count >= 0
 }
 
-// toldAll reads the answer to what asks for holds; nil: it is none.
+// toldAll parses the answer to a request for locks; nil: it is malformed.
 func toldAll(reply any) []told {
 	list, isList := reply.([]any)
 	if !isList {
@@ -82,12 +82,12 @@ func toldAll(reply any) []told {
 	return all
 }
 
-// is: that part is the hold that is told of.
+// is reports whether the part is the hold described by the message.
 func (t *told) is(p *part) bool {
 	return p.name == t.lock && t.first <= p.token && p.token <= t.token
 }
 
-// A verdict says what came of the answer to what asks for a lock.
+// A verdict is the result of a request for a lock.
 type verdict int
 
 const (
@@ -156,7 +156,7 @@ func (l *Lock) granted(all []told, sent reading, isAgain bool) verdict {
 	return isGranted
 }
 
-// lostAtOnce: it was taken away before anybody here heard of it.
+// lostAtOnce reports a hold that ended before its grant was received.
 func (l *Lock) lostAtOnce(g *grant) {
 	l.mu.Lock()
 	g.isOver = true
@@ -238,8 +238,8 @@ func (l *Lock) endWhere(owner string, is func(*part) bool) map[int64]bool {
 	return tokens
 }
 
-// converted is granted, of a conversion: its owner has one hold, however many
-// grants and locks of his tell of it.
+// converted is like granted, for a conversion: an owner has one hold, shared by
+// all its grants and Lock objects.
 func (l *Lock) converted(now told, sent reading, isAgain bool) verdict {
 	limit, what := limitOf([]told{now}, sent)
 	if what == isStale && isAgain {
@@ -339,8 +339,8 @@ func (l *Lock) forgetGrant(g *grant) bool {
 
 // --- belief ------------------------------------------------------------------
 
-// Token is the fencing token of the hold, 0 if nothing is held. It grows with
-// each grant of the lock: let what you write to refuse a smaller one.
+// Token returns the fencing token of the hold, 0 if nothing is held. It grows with
+// each grant of the lock: the store you write to must refuse a smaller one.
 func (l *Lock) Token() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -350,7 +350,7 @@ func (l *Lock) Token() int64 {
 	return 0
 }
 
-// Tokens are those of several locks, in the order of their names.
+// Tokens returns the tokens of several locks, in the order of their names.
 func (l *Lock) Tokens() []int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -363,10 +363,10 @@ func (l *Lock) Tokens() []int64 {
 	return tokens
 }
 
-// Names are those of the lock, or locks.
+// Names returns the names of the lock, or locks.
 func (l *Lock) Names() []string { return append([]string(nil), l.names...) }
 
-// IsShared says how the lock is held, after Upgrade and Downgrade too.
+// IsShared reports whether the hold is shared; Upgrade and Downgrade change it.
 func (l *Lock) IsShared() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,7 +374,7 @@ func (l *Lock) IsShared() bool {
 	return g != nil && g.shared
 }
 
-// Remaining is for how long the hold may still be trusted; 0 if it may not.
+// Remaining returns for how long the hold can be trusted; 0 if it cannot.
 func (l *Lock) Remaining() time.Duration {
 	now := clockNow()
 	left := l.session.lease.remaining(now)
@@ -392,9 +392,10 @@ func (l *Lock) Remaining() time.Duration {
 	return time.Duration(left)
 }
 
-// Guard is an error unless a step of length need ends inside the lease: ErrShort
-// if it does not, or the session is in jeopardy; ErrLost if the lock is not
-// held, or not any more. Call it before each step that must not outlive it.
+// Guard returns nil if a step of length need ends within the lease. Otherwise it
+// returns ErrShort, also while the session is in jeopardy, or ErrLost if the lock
+// is not held or no longer held. Call it before each step that must not outlive
+// the lock. It sends no request.
 func (l *Lock) Guard(need time.Duration) error {
 	left := l.Remaining()
 	switch {
@@ -415,7 +416,7 @@ func (l *Lock) Guard(need time.Duration) error {
 	return fmt.Errorf("hasp: %w: %q is not held", ErrLost, l.names)
 }
 
-// never says it if no guard of that need can pass.
+// never returns an addition to the error if no Guard of that length can pass.
 func (l *Lock) never(need time.Duration) string {
 	most := time.Duration(trusted(l.session.lease.promised()))
 	if hold := l.options.Hold * 4 / 5; hold > 0 && hold < most {
@@ -436,10 +437,10 @@ func (l *Lock) mayRecover() bool {
 	return g != nil && !g.isOver && g.limit == 0 && l.session.State() == Jeopardy
 }
 
-// Context ends when the hold does: by Unlock, by the end of the lease or of a
-// limited hold, or because it was taken away; also when the session is in
-// jeopardy, since others may hold the lock soon. Work that cannot be stopped
-// calls Guard as well: a paused process learns too late.
+// Context returns a context that is done when the hold ends: by Unlock, at the end
+// of the lease or of the hold time, or because the lock was taken away. It is also
+// done when the session is in jeopardy, since others might hold the lock soon. Work
+// that cannot be stopped must also call Guard: a paused process learns too late.
 func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	l.mu.Lock()
@@ -480,8 +481,8 @@ func (l *Lock) armLimit() {
 	}
 }
 
-// limitOver tells that the limit is over by the clock: nobody else says so in
-// time.
+// limitOver ends a hold whose time limit has passed by the local clock: the
+// cluster reports that too late.
 func (l *Lock) limitOver() {
 	l.mu.Lock()
 	g := l.top()
@@ -540,9 +541,9 @@ func (s *Session) holdEnded(notice map[string]any) {
 
 // --- notices -----------------------------------------------------------------
 
-// heard takes the notices of a heartbeat's answer. If some are kept no more that
-// were never told, all holds are listed, and those that the list does not have
-// have ended; until that is done the next heartbeats ask for the same.
+// heard handles the notices in a heartbeat's answer. If the cluster dropped notices
+// before they were read, all holds are listed, and those missing in the list have
+// ended. Until that is done the next heartbeats ask for the same notices.
 func (s *Session) heard(answer map[string]any) {
 	dropped := asInt(answer["dropped"])
 	newest := int64(0)
@@ -578,8 +579,9 @@ func maxOf(first int64, others ...int64) int64 {
 	return first
 }
 
-// confirm ends what the list of the session's holds does not have, but what was
-// granted after all that was dropped. 'seen' is what was told before it was read.
+// confirm ends the holds that are missing in the list of the session's holds,
+// except those granted after the last dropped notice. 'seen' is the newest notice
+// before the list was read.
 func (s *Session) confirm(dropped, seen int64) {
 	all, err := s.listHolds()
 	s.mu.Lock()

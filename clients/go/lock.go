@@ -12,24 +12,23 @@ import (
 	"time"
 )
 
-// LockOptions say how a lock is taken. The zero value: exclusively.
+// LockOptions of a lock. The zero value is an exclusive lock.
 type LockOptions struct {
 	Shared bool          // Held together with other shared holders.
-	Slots  int           // Held by so many at once; all must say the same number.
-	Value  string        // Shown to people; what an Elector announces.
-	Delay  time.Duration // It stays closed for so long after its holder died.
-	Hold   time.Duration // A hold ends after so long, whatever happens.
-	Barge  bool          // Passes those who wait, never those who hold.
-	// Owner makes it reentrant: whoever has it under this name locks it again,
-	// and must unlock it as often. It stands for one thread of control: do not
-	// use it in two at the same time.
+	Slots  int           // Number of concurrent holders; the same for all users.
+	Value  string        // Shown to people; an Elector announces it.
+	Delay  time.Duration // The lock stays closed after its holder died.
+	Hold   time.Duration // Maximum duration of a hold.
+	Barge  bool          // Skips the queue; holders are not affected.
+	// Owner makes the lock reentrant: its holder under this name can lock it
+	// again, and must unlock it as often. An owner represents one thread of
+	// control: do not use it in two at the same time.
 	Owner string
 }
 
-// A Lock is one lock, or several that are taken together. It excludes the other
-// goroutines that use it as well as everybody else who takes a lock of that
-// name, in this program or on another machine. It is not reentrant, unless it has
-// an Owner.
+// A Lock is one lock, or several that are acquired together. It excludes the other
+// goroutines that use it as well as all other locks of that name, in this program
+// or on another machine. It is not reentrant unless it has an Owner.
 type Lock struct {
 	session *Session
 	names   []string
@@ -44,13 +43,13 @@ type Lock struct {
 	over   *time.Timer // Ends a limited hold; nil: none.
 }
 
-// NewLock gives a lock of the session. It asks nothing.
+// NewLock returns a lock of the session. It sends no request.
 func (s *Session) NewLock(name string, options LockOptions) *Lock {
 	return s.NewLocks([]string{name}, options)
 }
 
-// NewLocks gives up to 64 locks that are taken together, all or none, without
-// deadlocks among those who do so.
+// NewLocks returns a Lock for up to 64 names that are acquired together, all or
+// none. Such locks cannot deadlock with each other.
 func (s *Session) NewLocks(names []string, options LockOptions) *Lock {
 	s.mu.Lock()
 	s.owners++
@@ -67,8 +66,8 @@ func (s *Session) NewLocks(names []string, options LockOptions) *Lock {
 	return l
 }
 
-// Lock waits in line until the lock is held. When ctx is done first, its error
-// is found in Lock's, and what may have been granted is given back.
+// Lock waits in line until the lock is held. If ctx is done first, the error wraps
+// that of ctx, and a grant that arrives meanwhile is released.
 func (l *Lock) Lock(ctx context.Context) error {
 	if l.isAgain() {
 		_, err := l.acquire(ctx, true, false)
@@ -107,8 +106,8 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 	return l.acquire(ctx, false, !isAgain)
 }
 
-// acquire is called by who has the turn, which, if it was taken for this, goes
-// back unless the lock is held in the end, or must be settled first.
+// acquire is called with the turn. If isFirst, it returns the turn unless the lock
+// is granted; if the outcome is unknown, the turn is returned when it is settled.
 func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
 	c, err := l.claim(ctx, wait, "ACQUIRE", l.words()...)
 	if c == nil {
@@ -135,10 +134,10 @@ func (l *Lock) isMine(told map[string]any) bool {
 	return asInt(told["session"]) == l.session.id && asText(told["owner"]) == l.owner
 }
 
-// Unlock gives the lock back, and what was locked again last first. Belief in it
-// ends before anything is sent. ErrNotHeld: it had been taken away; what its owner
-// has under another token stays. With ErrUnknown no node could be reached: the
-// session goes on trying.
+// Unlock releases the newest hold. Trust in it ends before the request is sent.
+// ErrNotHeld: the cluster had already ended it; holds of the owner with other
+// tokens stay. ErrUnknown: no node could be reached; the session keeps trying in
+// the background.
 func (l *Lock) Unlock(ctx context.Context) error {
 	g, isLast := l.forget()
 	if g == nil {
@@ -186,16 +185,16 @@ func (l *Lock) release(ctx context.Context, left []part, isLast bool) error {
 	return err
 }
 
-// Upgrade makes a shared hold exclusive, when the other readers have gone;
-// until then, and if it fails, the shared one stays. When ctx is done first, what
-// may have become of it is taken back in the background. Of two that do so the
-// second is refused (Word "DEADLOCK").
+// Upgrade makes a shared hold exclusive when the other readers have released
+// theirs; until then, and if it fails, the hold stays shared. If ctx is done
+// first, an upgrade that succeeds later is undone in the background. If two
+// holders wait for an upgrade the second is refused (Word "DEADLOCK").
 func (l *Lock) Upgrade(ctx context.Context) error {
 	_, err := l.upgrade(ctx, true)
 	return err
 }
 
-// TryUpgrade is Upgrade if there are no other readers; else it is false.
+// TryUpgrade is Upgrade without waiting: false if there are other readers.
 func (l *Lock) TryUpgrade(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
@@ -242,8 +241,8 @@ func (l *Lock) mayConvert() error {
 	return l.Guard(0)
 }
 
-// Downgrade makes an exclusive hold shared, at once; the token stays. With
-// ErrUnknown no node could be reached: the session goes on trying.
+// Downgrade makes an exclusive hold shared, at once; the token stays. ErrUnknown:
+// no node could be reached; the session keeps trying in the background.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if err := l.mayConvert(); err != nil {
 		return err
@@ -271,16 +270,16 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return err
 }
 
-// Note leaves up to 4096 bytes at the lock for whoever comes next: they outlive
-// the hold (Session.Note). ErrNotHeld: only a holder may.
+// Note stores up to 4096 bytes with the lock for later holders: they outlive the
+// hold (Session.Note). ErrNotHeld: the lock is not held.
 func (l *Lock) Note(ctx context.Context, text string) error {
 	_, err := l.session.question(ctx, l.session.acting("LOCK.NOTE", l.names[0],
 		strconv.FormatInt(l.Token(), 10), text, "OWNER", l.owner)...)
 	return err
 }
 
-// Place is that in the queue while Lock waits elsewhere: 1 is the next one to
-// have it, 0 stands in no queue.
+// Place returns the place in the queue while Lock waits in another goroutine: 1 is
+// the next; 0: not in the queue.
 func (l *Lock) Place(ctx context.Context) (int, error) {
 	reply, err := l.session.question(ctx, "LOCK.SHOW", l.names[0])
 	for i, one := range asList(asMap(reply)["queue"]) {

@@ -22,8 +22,8 @@ import (
 // Options of a session. The zero value is fine.
 type Options struct {
 	// Endpoints are "host:port" of any nodes, or "unix:/path": a node's
-	// listen.local on this machine, which is never encrypted; none:
-	// $HASP_ENDPOINTS, or else those of "hasp dev".
+	// listen.local on this machine, which is never encrypted. Default:
+	// $HASP_ENDPOINTS, or the nodes of "hasp dev".
 	Endpoints []string
 	// Name is shown to people, and what the blacklist's patterns match.
 	// Default: program:pid.
@@ -31,40 +31,39 @@ type Options struct {
 	// TTL is how long a dead session blocks others: 100 ms to the cluster's
 	// limit; 0: 10 s.
 	TTL time.Duration
-	// Linger, if not 0, ends the session that soon after its last connection
-	// was closed, as it is when the process dies.
+	// Linger, if not 0, is the time from the loss of the last connection, as
+	// when the process dies, to the end of the session.
 	Linger time.Duration
 	// Timeout bounds a request that waits for no lock; 0: 10 s.
 	Timeout time.Duration
-	// Alive, if not 0, makes the program earn its heartbeats: unless
-	// Session.Alive is called at least so often, the session ends as a dead
-	// one does.
+	// Alive, if not 0, is the interval in which the program must call
+	// Session.Alive; otherwise heartbeats stop, and the session ends.
 	Alive time.Duration
-	// Durable opens a session without end: no time ends it, so TTL and Linger
-	// mean nothing. Its holds outlive the program until somebody gives them back
-	// or breaks them (docs/durable.md). Session.Close ends it.
+	// Durable opens a session that never expires, so TTL and Linger mean
+	// nothing. Its holds outlive the program until somebody releases or breaks
+	// them (docs/durable.md). Session.Close ends it.
 	Durable bool
-	// Reason says why, for whoever finds the lock closed: at most 128 bytes.
+	// Reason of a durable session, shown to people who wait for its locks; at
+	// most 128 bytes.
 	Reason string
 	// Labels are shown to people.
 	Labels map[string]string
 	// TLS is a folder with ca.crt and, if the program is to show who it is,
-	// client.crt and client.key ("hasp cert user" makes it); "": $HASP_TLS, or
-	// else plain. The files are read again before each connection is made, so
-	// that renewed ones are taken into use. TLSConfig, if not nil, is taken
-	// instead, as it is; its GetClientCertificate can show renewed ones.
+	// client.crt and client.key ("hasp cert user" creates it); "": $HASP_TLS,
+	// or plain. The files are read again before each connection, so renewed
+	// certificates come into use. TLSConfig, if not nil, is used instead; its
+	// GetClientCertificate can return renewed certificates.
 	TLS       string
 	TLSConfig *tls.Config
 	// SecretFile has the secret of a user ("hasp secret add" writes it, 0600);
-	// "": $HASP_SECRET_FILE, or else who the certificate says, or anyone. It is
-	// read again likewise.
+	// "": $HASP_SECRET_FILE, or the user of the certificate, or anyone. It is
+	// also read again before each connection.
 	SecretFile string
-	// OwnConnection: the session shares its connection with no other. Else the
-	// sessions of a program that would make the same one share it: those with
-	// the same endpoints, TLS, secret, TTL and linger.
+	// OwnConnection: the session does not share its connection. By default
+	// sessions with the same endpoints, TLS, secret, TTL and linger share one.
 	OwnConnection bool
-	// OnEvent is told what happens to the session, one event after the other,
-	// on a goroutine of its own. It may call anything but Close.
+	// OnEvent is called with one event after the other, on a goroutine of its
+	// own. It must not call Close.
 	OnEvent func(Event)
 }
 
@@ -72,9 +71,9 @@ type Options struct {
 type EventKind string
 
 const (
-	// EventJeopardy: out of touch with the cluster. Stop what is protected.
+	// EventJeopardy: no contact with the cluster. Stop what is protected.
 	EventJeopardy EventKind = "jeopardy"
-	// EventSafe: in touch again.
+	// EventSafe: contact again; nothing was lost.
 	EventSafe EventKind = "safe"
 	// EventLost: the session, or the hold of Lock, is lost for good.
 	EventLost EventKind = "lost"
@@ -92,8 +91,8 @@ type Event struct {
 	Text  string // A reason, or a message.
 }
 
-// A Session is a client's identity. Its locks are its own as long as its lease
-// is kept, which a goroutine does by heartbeats. Any goroutine may use it.
+// A Session is the identity of a client. It holds its locks while its lease is
+// valid; a goroutine renews the lease with heartbeats. Any goroutine may use it.
 type Session struct {
 	options Options
 	id      int64
@@ -127,8 +126,8 @@ type Session struct {
 	claimNews chan struct{} // Closed when claims has changed.
 }
 
-// Open begins a session. ctx bounds the opening alone: what a node opens after it
-// is done is closed in the background.
+// Open opens a session. ctx limits only this call: a session that a node opens
+// after ctx is done is closed in the background.
 func Open(ctx context.Context, options Options) (*Session, error) {
 	if options.TTL == 0 {
 		options.TTL = 10 * time.Second
@@ -282,15 +281,15 @@ func (s *Session) ID() int64 { return s.id }
 
 func (s *Session) idText() string { return strconv.FormatInt(s.id, 10) }
 
-// Secret is what SESSION.ATTACH asks for, with the ID: whoever has both acts for
-// the session, as is wanted of a durable one.
+// Secret is needed for SESSION.ATTACH, with the ID. A process that has both can act
+// for the session, which is intended for durable sessions.
 func (s *Session) Secret() string { return s.secret }
 
-// State is what may be believed of the session now.
+// State returns the state of the lease. It sends no request.
 func (s *Session) State() State { return s.lease.state(clockNow()) }
 
-// Remaining is for how long the lease may still be trusted; 0 unless it is held,
-// the longest time.Duration of a durable session.
+// Remaining returns for how long the lease can be trusted: 0 unless it is held, the
+// longest time.Duration for a durable session.
 func (s *Session) Remaining() time.Duration {
 	return time.Duration(s.lease.remaining(clockNow()))
 }
@@ -298,8 +297,8 @@ func (s *Session) Remaining() time.Duration {
 // Done is closed when the session has ended, or was closed.
 func (s *Session) Done() <-chan struct{} { return s.over.Done() }
 
-// Alive says that the program makes progress: see Options.Alive. Call it where
-// the work is done. It is an error if that is too late.
+// Alive reports progress of the program: see Options.Alive. Call it where the work
+// is done. It returns an error if the session is already lost.
 func (s *Session) Alive() error {
 	s.mu.Lock()
 	s.aliveAt = clockNow()
@@ -310,11 +309,11 @@ func (s *Session) Alive() error {
 	return nil
 }
 
-// Close gives back all that is held, and ends the session. Belief in its locks
-// ends before anything is sent. The cluster is told even if ctx is done: Close
-// waits for 250 ms then, and goes on in the background, for Options.Timeout in
-// all. If no node can be reached the session ends by its TTL. An error that is
-// ErrUnknown or ErrUnreachable says that one of these is so.
+// Close releases all holds and ends the session. Trust in its locks ends before the
+// request is sent. The request is sent even if ctx is done: Close then waits for
+// 250 ms and continues in the background, for Options.Timeout in total. If no node
+// can be reached the session ends by its TTL. In these two cases the error is
+// ErrUnknown or ErrUnreachable.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	was := s.closed
@@ -385,8 +384,8 @@ func (s *Session) quit() {
 
 // --- questions ---------------------------------------------------------------
 
-// Ask sends any command that reads, such as "LOCK.LIST": docs/protocol.md has
-// them all. It gives nil, bool, int64, string, []any or map[string]any.
+// Ask sends any repeatable command of docs/protocol.md, such as "LOCK.LIST". It
+// returns nil, bool, int64, string, []any or map[string]any.
 func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
 	if len(words) == 0 {
 		return nil, errors.New(
@@ -450,43 +449,42 @@ func goesAlone(verb string, words []string) bool {
 	return !actingVerbs[verb] && !readingVerbs[verb]
 }
 
-// Check says whether token is that of a present holder of the lock.
+// Check reports whether token is that of a current holder of the lock.
 func (s *Session) Check(ctx context.Context, name string, token int64) (bool, error) {
 	reply, err := s.question(ctx, "LOCK.CHECK", name, strconv.FormatInt(token, 10))
 	return isTrue(reply), err
 }
 
-// Admit remembers token for a resource that cannot do it itself, unless a
-// larger one was admitted before: then it is false, and the write must not be
-// done.
+// Admit stores the token for a resource that cannot store it itself. It returns
+// false if a larger one was admitted before: then the write must not be done.
 func (s *Session) Admit(ctx context.Context, resource string, token int64) (bool, error) {
 	reply, err := s.question(ctx, s.acting("FENCE.ADMIT", resource,
 		strconv.FormatInt(token, 10))...)
 	return isTrue(reply), err
 }
 
-// Please asks the holders of a lock to give it back; it gives how many were
-// told.
+// Please asks the holders of a lock to release it; it returns how many were
+// notified.
 func (s *Session) Please(ctx context.Context, name, message string) (int, error) {
 	reply, err := s.question(ctx, s.acting("LOCK.PLEASE", name,
 		"MESSAGE", message)...)
 	return int(asInt(reply)), err
 }
 
-// A Holder of a lock, as Show tells of it.
+// A Holder of a lock, as returned by Show.
 type Holder struct {
 	Session              int64
 	Client, Owner, Value string
 	Token                int64
 }
 
-// Show gives the holders of a lock, and how many wait for it.
+// Show returns the holders of a lock and the number of waiting requests.
 func (s *Session) Show(ctx context.Context, name string) ([]Holder, int, error) {
 	reply, err := s.question(ctx, "LOCK.SHOW", name)
 	return holdersOf(reply), len(asList(asMap(reply)["queue"])), err
 }
 
-// Note is what a holder has left at the lock (Lock.Note); "": nothing.
+// Note returns the text that a holder stored with the lock (Lock.Note); "": none.
 func (s *Session) Note(ctx context.Context, name string) (string, error) {
 	reply, err := s.question(ctx, "LOCK.SHOW", name)
 	return asText(asMap(reply)["note"]), err

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A Change is what a node tells of a lock: docs/protocol.md, section 9. Kind ""
-// comes first, and after each gap: what the locks are now must be looked up
-// (Show), since events may have been missed.
+// A Change of a lock: docs/protocol.md, section 9. Kind "" comes first and after
+// each gap: read the locks again (Show), since changes might have been missed.
 type Change struct {
 	Kind           string
 	Lock           string
@@ -18,9 +17,9 @@ type Change struct {
 	Message        string
 }
 
-// Watch tells each change of the locks whose names begin with prefix, until ctx
-// is done or the session has ended, or the cluster refuses (ErrRefused); it gives
-// the reason. When a node is lost it goes on at another one.
+// Watch reports each change of the locks whose names begin with prefix, until ctx
+// is done, the session has ended, or the cluster refuses (ErrRefused); it returns
+// the reason. If a node fails it continues at another one.
 func (s *Session) Watch(ctx context.Context, prefix string, tell func(Change)) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
