@@ -119,7 +119,7 @@ final class Grant {
     }
 
     /** What the answer to what was sent then is worth, as far as it alone says.
-     * 'isAgain': another one had told of a limit of which nothing was left. */
+     * 'isAgain': an earlier answer also had a time limit that was over. */
     static Verdict judge(List<Told> all, Reading sent, boolean isAgain) {
         Reading now = Clocks.now();
         boolean isLate = all.stream().anyMatch(told -> told.count > 0

@@ -4,26 +4,26 @@ package hasp;
 
 import java.util.Map;
 
-/** What went wrong, told apart by what the caller can do about it. */
+/** An error; its reason says what the caller can do. */
 public final class HaspException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    /** What can be done about it. */
+    /** What the caller can do. */
     public enum Reason {
-        /** The lease cannot be trusted: stop what the lock protects; if it is
-         * the session's, open another one. */
+        /** The lease cannot be trusted: stop what the lock protects. If the
+         * session is lost, open another one. */
         LOST,
-        /** The lock is held, but the step may not end inside the lease. */
+        /** The lock is held, but the step might not end within the lease. */
         SHORT,
-        /** The lock was not held any more: the last steps may have been done
+        /** The lock is not held, or no longer held: the last steps might have run
          * without it. */
         NOT_HELD,
-        /** No answer came in time: it may or may not have been done. The session
-         * finds out by itself, and gives back what nobody waits for. */
+        /** No answer came in time, so the request might have been done. The
+         * session finds out in the background and releases unwanted grants. */
         UNKNOWN,
         /** No node could do it; nothing was done. */
         UNREACHABLE,
-        /** The cluster says no, and why; nothing was done. */
+        /** The cluster refused the request; nothing was done. */
         REFUSED
     }
 
@@ -42,60 +42,60 @@ public final class HaspException extends RuntimeException {
         this.word = "";
     }
 
-    /** Of what a node has answered. */
+    /** The error for a refusal of a node. */
     HaspException(Resp.Refusal refusal) {
         super(refusal.text());
         this.word = refusal.word();
         this.reason = REASONS.getOrDefault(word, Reason.REFUSED);
     }
 
-    /** What can be done about it. */
+    /** What the caller can do. */
     public Reason reason() {
         return reason;
     }
 
-    /** The cluster's own word (LIMIT, DEADLOCK, BADARG ...: docs/protocol.md has
-     * them all); "" where it is not the cluster that says so. */
+    /** The cluster's error word (LIMIT, DEADLOCK, BADARG ...: docs/protocol.md has
+     * them all); "" if the error is not from the cluster. */
     public String word() {
         return word;
     }
 
-    /** What is told of who asks, or that the leader has no room on its disk, is
-     * no result: it says nothing of an earlier sending, which may be on its way
-     * still. */
+    /** True if the refusal concerns only this attempt: the client's credentials,
+     * or a full disk of the leader. An earlier attempt might still be in
+     * flight. */
     boolean isOpenStill() {
         return isOfAsker() || getMessage().startsWith("LIMIT disk");
     }
 
-    /** It is told of who asks. */
+    /** True if the refusal concerns the client's credentials. */
     boolean isOfAsker() {
         return word.equals("NOAUTH") || word.equals("WRONGPASS")
             || word.equals("NOTLS");
     }
 
-    /** Asking again, with the same number, may tell more: nothing was done by this
-     * sending, or nobody knows. */
+    /** True if the request is to be sent again under its number: this attempt did
+     * nothing, or its outcome is unknown. */
     boolean isToBeRepeated(boolean isDoubtful) {
         return reason == Reason.UNREACHABLE || word.equals("UNKNOWN")
             || (isDoubtful && isOpenStill());
     }
 
-    /** As the answer to ATTACH. */
+    /** True if this answer to ATTACH ends the session. */
     boolean endsSession() {
         return reason == Reason.LOST || word.equals("BLACKLISTED");
     }
 
-    /** That node can do nothing. */
+    /** True if this node knows no leader. */
     boolean isNoLeader() {
         return word.equals("NOLEADER") || word.equals("MOVED");
     }
 
-    /** A node takes no more sessions on that connection. */
+    /** True if the connection has no room for another session. */
     boolean isFullConnection() {
         return getMessage().startsWith("LIMIT sessions of a connection");
     }
 
-    /** Asking again under the same number tells no more. */
+    /** True if the cluster no longer has the result of that request. */
     boolean isForgotten() {
         return word.equals("FORGOTTEN");
     }

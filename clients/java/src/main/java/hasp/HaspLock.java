@@ -26,17 +26,17 @@ import java.util.function.Predicate;
 import java.util.stream.Stream;
 
 /**
- * A lock of the cluster, or several that are taken together. It excludes the
- * other threads that use it as well as everybody else who takes a lock of that
- * name, in this program or on another machine.
+ * A lock of the cluster, or several that are acquired together. It excludes the
+ * other threads that use it as well as all other locks of that name, in this
+ * program or on another machine.
  *
- * <p>Other than {@link java.util.concurrent.locks.ReentrantLock} it belongs to no
- * thread: any may unlock it. It is not reentrant unless it has an
+ * <p>Unlike {@link java.util.concurrent.locks.ReentrantLock} it does not belong to
+ * a thread: any thread may unlock it. It is not reentrant unless it has an
  * {@link Options#owner}. And it can be lost: see {@link #guard}.
  *
- * <p>What waits throws {@link HaspException}: LOST (the session is lost),
- * UNREACHABLE, REFUSED (DEADLOCK, LIMIT ...), UNKNOWN (what may have been granted
- * is given back in the background; until that is certain the same lock waits).
+ * <p>Methods that wait throw {@link HaspException}: LOST (the session is lost),
+ * UNREACHABLE, REFUSED (DEADLOCK, LIMIT ...), UNKNOWN (a grant that arrives later
+ * is released in the background; until then the next call on this lock waits).
  */
 public final class HaspLock implements Lock {
     private static final long LOOK = 100 * Time.MS; // While a thread has it.
@@ -45,7 +45,7 @@ public final class HaspLock implements Lock {
     private static final long SILENCE = 15_000 * Time.MS;
     private static final long GRACE = 1000 * Time.MS; // Beyond it, for the push.
 
-    /** How a lock is taken; nothing said: exclusively. */
+    /** Options of a lock. The default is an exclusive lock. */
     public static final class Options {
         private final List<String> words = new ArrayList<>();
         private boolean isShared;
@@ -69,35 +69,35 @@ public final class HaspLock implements Lock {
             return with("SHARED");
         }
 
-        /** Held by so many at once; all must say the same number. */
+        /** Number of concurrent holders; all users must give the same number. */
         public Options slots(int count) {
             return with("SLOTS", Integer.toString(count));
         }
 
-        /** Shown to people; what a {@link LeaderElection} announces. */
+        /** Shown to people; a {@link LeaderElection} announces it. */
         public Options value(String text) {
             return with("VALUE", text);
         }
 
-        /** It stays closed for so long after its holder has died. */
+        /** How long the lock stays closed after its holder died. */
         public Options delay(Duration length) {
             return with("DELAY", Time.milliseconds(length));
         }
 
-        /** A hold ends after so long, whatever happens; 0.8 of it is believed. */
+        /** Maximum duration of a hold; it is trusted for 0.8 of that. */
         public Options hold(Duration length) {
             holdMs = Long.parseLong(Time.milliseconds(length));
             return with("HOLD", Long.toString(holdMs));
         }
 
-        /** Passes those who wait, never those who hold. */
+        /** Skips the queue; holders are not affected. */
         public Options barge() {
             return with("BARGE");
         }
 
-        /** Makes it reentrant: whoever has it under this tag acquires it again,
-         * and must release it as often. It stands for one thread of control: do
-         * not use it in two at the same time. */
+        /** Makes the lock reentrant: its holder under this tag can acquire it
+         * again, and must release it as often. An owner represents one thread of
+         * control: do not use it in two at the same time. */
         public Options owner(String tag) {
             owner = tag;
             return this;
@@ -108,10 +108,10 @@ public final class HaspLock implements Lock {
     private final List<String> names;
     private final Options options;
     private final String owner;
-    /** Whoever has it may acquire; it goes back with the last release. */
+    /** Permission to acquire; returned with the last release. */
     private final Semaphore turn = new Semaphore(1, true);
 
-    // Of what follows 'this' is the monitor; nothing waits inside.
+    // 'this' is the monitor of these fields; nothing blocks while holding it.
     /** Not released; what is believed is the newest one. */
     private final Deque<Grant> grants = new ArrayDeque<>();
     private CompletableFuture<Void> ended = CompletableFuture.completedFuture(null);
@@ -129,7 +129,7 @@ public final class HaspLock implements Lock {
 
     // --- java.util.concurrent.locks.Lock ---------------------------------------
 
-    /** Waits in line until it is held, whatever interrupts meanwhile. */
+    /** Waits in line until the lock is held. An interrupt does not end the wait. */
     @Override
     public void lock() {
         try {
@@ -139,14 +139,14 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** Waits in line until it is held. An interrupt gives the place up. */
+    /** Waits in line until the lock is held. An interrupt leaves the queue. */
     @Override
     public void lockInterruptibly() throws InterruptedException {
         acquire(Time.FOREVER, true);
     }
 
-    /** Takes it if it is free: false if it is not. Asks the cluster, so it takes
-     * a moment; an interrupt does not end it. */
+    /** Acquires the lock if it is free; false if it is not. It asks the cluster, so
+     * it takes a moment; an interrupt does not end it. */
     @Override
     public boolean tryLock() {
         try {
@@ -156,13 +156,13 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** Waits in line for at most so long. */
+    /** Waits in line for at most this time. */
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
         return tryLock(Duration.ofNanos(unit.toNanos(time))); // Saturates.
     }
 
-    /** Waits in line for at most so long. */
+    /** Waits in line for at most this time. */
     public boolean tryLock(Duration wait) throws InterruptedException {
         if (Thread.interrupted()) {
             throw new InterruptedException();
@@ -170,10 +170,10 @@ public final class HaspLock implements Lock {
         return acquire(until(wait), true);
     }
 
-    /** Gives it back, and what was acquired again last first. Belief in it ends
-     * before anything is sent. NOT_HELD: it was not held, or the cluster had ended
-     * that hold; what its owner has under another token stays. UNKNOWN: no node
-     * answered; the session goes on trying. */
+    /** Releases the newest hold. Trust in it ends before the request is sent.
+     * NOT_HELD: it was not held, or the cluster had already ended it; holds of the
+     * owner with other tokens stay. UNKNOWN: no node answered; the session keeps
+     * trying in the background. */
     @Override
     public void unlock() {
         Grant grant;
@@ -208,9 +208,9 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** There is none: a waiting thread would have to be told by the holder, who
-     * may be on another machine and die before it does. Watch a lock
-     * ({@link Session#watch}), or keep what is waited for in a database. */
+    /** Not supported: the holder that should signal can be on another machine and
+     * die first. Watch a lock ({@link Session#watch}), or keep the condition in a
+     * database. */
     @Override
     public Condition newCondition() {
         throw new UnsupportedOperationException("a distributed lock has no "
@@ -220,9 +220,10 @@ public final class HaspLock implements Lock {
 
     // --- converting ------------------------------------------------------------
 
-    /** Makes a shared hold exclusive, when the other readers have gone, ahead of
-     * the queue, with a new token; false: not in that time, it is still shared.
-     * Of two that do so the second is refused (DEADLOCK). */
+    /** Makes a shared hold exclusive when the other readers have released theirs,
+     * ahead of the queue, with a new token. False: not in this time; the hold is
+     * still shared. If two holders wait for an upgrade the second is refused
+     * (DEADLOCK). */
     public boolean upgrade(Duration wait) throws InterruptedException {
         mayConvert();
         long until = until(wait);
@@ -265,8 +266,8 @@ public final class HaspLock implements Lock {
         guard(Duration.ZERO);
     }
 
-    /** As granted(), of a conversion: its owner has one hold, however many grants
-     * and locks of his tell of it. */
+    /** Like granted(), for a conversion: an owner has one hold, shared by all its
+     * grants and lock objects. */
     private Verdict converted(Told now, Reading sent, boolean isAgain) {
         Verdict verdict = now.count() == 0 ? Verdict.OVER : session.judge(
             List.of(now), Grant.judge(List.of(now), sent, isAgain));
@@ -298,13 +299,13 @@ public final class HaspLock implements Lock {
 
     // --- belief ----------------------------------------------------------------
 
-    /** The fencing token, larger at each grant; 0: nothing is held. Let what you
-     * write to refuse a smaller one. */
+    /** The fencing token, larger at each grant; 0: nothing is held. The store you
+     * write to must refuse a smaller one. */
     public synchronized long token() {
         return grants.isEmpty() ? 0 : grants.peek().parts.get(0).token;
     }
 
-    /** Those of several locks, by their names; empty if nothing is held. */
+    /** The tokens of several locks by name; empty if nothing is held. */
     public synchronized Map<String, Long> tokens() {
         Map<String, Long> found = new LinkedHashMap<>();
         if (!grants.isEmpty()) {
@@ -313,12 +314,12 @@ public final class HaspLock implements Lock {
         return found;
     }
 
-    /** Is it held together with others? upgrade() and downgrade() change it. */
+    /** True if the hold is shared; upgrade() and downgrade() change it. */
     public synchronized boolean isShared() {
         return !grants.isEmpty() && grants.peek().isShared;
     }
 
-    /** For how long the hold may still be trusted; zero if it may not. */
+    /** For how long the hold can be trusted; zero if it cannot. */
     public Duration remaining() {
         return Duration.ofNanos(left());
     }
@@ -331,9 +332,10 @@ public final class HaspLock implements Lock {
         return Math.min(session.lease.remaining(now), grants.peek().left(now));
     }
 
-    /** Returns only if a step of that length ends inside the lease. SHORT: it may
-     * not, or the session is in jeopardy; LOST: it is not held, or not any more.
-     * Asks nobody: call it before each step that must not outlive the lock. */
+    /** Returns only if a step of this length ends within the lease. SHORT: it might
+     * not, or the session is in jeopardy; LOST: the lock is not held, or no longer
+     * held. Call it before each step that must not outlive the lock. Sends no
+     * request. */
     public void guard(Duration need) {
         long left = left();
         if (left > 0 && left >= Time.nanos(need)) {
@@ -352,7 +354,7 @@ public final class HaspLock implements Lock {
             + " ms needed" + never(Time.nanos(need)));
     }
 
-    /** Says it if no guard of that need can pass. */
+    /** An addition to the error if no guard of that length can pass. */
     private String never(long need) {
         long most = Lease.trusted(session.lease.promised());
         if (options.holdMs != 0) {
@@ -362,10 +364,10 @@ public final class HaspLock implements Lock {
             + " ms, 0.8 of the smallest of ttl, linger and hold";
     }
 
-    /** Done when the hold ends: by unlock(), by the end of the lease or of a
-     * limited hold, or because it was taken away; also when the session is in
-     * jeopardy, since others may hold the lock soon. Work that cannot be stopped
-     * calls guard() as well: a paused process learns too late. */
+    /** Done when the hold ends: by unlock(), at the end of the lease or of the hold
+     * time, or because the lock was taken away. It is also done when the session is
+     * in jeopardy, since others might hold the lock soon. Work that cannot be
+     * stopped must also call guard(): a paused process learns too late. */
     public CompletableFuture<Void> ended() {
         var told = new CompletableFuture<Void>();
         CompletableFuture<Void> end;

@@ -23,24 +23,24 @@ import java.util.concurrent.ThreadLocalRandom;
  * }</pre>
  */
 public final class LeaderElection implements Runnable {
-    /** What a leader does, and what others are told. */
+    /** The callbacks of an election. */
     @FunctionalInterface
     public interface Listener {
-        /** This process leads. It is called on a thread of its own, which is
-         * interrupted when this process leads no longer, or when run() is to end;
-         * {@code lock.token()} is the fence of what it writes meanwhile. When it
-         * returns, or throws, the leadership is given up; if it returns soon, again
-         * and again, the next campaign begins later each time. */
+        /** Called when this process leads, on a thread of its own, which is
+         * interrupted when the leadership is lost or run() must end. Fence its
+         * writes with {@code lock.token()}. When it returns or throws, the
+         * leadership is given up; if it repeatedly returns soon, the next campaign
+         * begins later each time. */
         void lead(HaspLock lock) throws InterruptedException;
 
-        /** It does no longer: lead() has returned. */
+        /** Called when the leadership has ended: lead() has returned. */
         default void stopped() {}
 
-        /** Who leads now, by what it announces: also this process itself. */
+        /** Called with the value of each new leader, which can be this process. */
         default void leader(String value) {}
 
-        /** An attempt to campaign has failed, and says which endpoints failed how;
-         * the next one follows by itself. */
+        /** Called when an attempt to campaign has failed; the error names the
+         * endpoints. The next attempt follows automatically. */
         default void failed(HaspException error) {}
     }
 
@@ -55,8 +55,8 @@ public final class LeaderElection implements Runnable {
     private final String value;
     private final Listener listener;
 
-    /** 'name' is the lock's, 'value' what this process announces as its leader:
-     * its address, for example. */
+    /** 'name' is that of the lock; 'value', such as an address, is announced while
+     * this process leads. */
     public LeaderElection(Session.Options options, String name, String value,
             Listener listener) {
         this.options = options;
@@ -65,10 +65,9 @@ public final class LeaderElection implements Runnable {
         this.listener = listener;
     }
 
-    /** Campaigns, leads, and campaigns again, until the thread is interrupted, or
-     * somebody else than this election has interrupted the one that leads.
-     * Whatever is lost in between is opened anew. REFUSED: the cluster does not
-     * want this client. */
+    /** Campaigns, leads, and campaigns again, until this thread is interrupted, or
+     * the program interrupts the thread of lead(). Lost sessions are replaced.
+     * REFUSED: the cluster refuses this client. */
     @Override
     public void run() {
         while (!Thread.currentThread().isInterrupted()) {
@@ -150,8 +149,8 @@ public final class LeaderElection implements Runnable {
         return !wasLost;
     }
 
-    /** Of what leads the interrupts by its loss are told from all others: one flag
-     * cannot have two of them. */
+    /** The thread of lead(). It distinguishes interrupts by a loss of leadership
+     * from all others, which one interrupt flag cannot do. */
     private final class Leader extends Thread {
         private final HaspLock lock;
         private final CompletableFuture<Void> done = new CompletableFuture<>();
@@ -256,8 +255,7 @@ public final class LeaderElection implements Runnable {
         }
     }
 
-    /** What the program throws is its own business: the next leader still
-     * counts. */
+    /** Calls leader(). An exception must not prevent later calls. */
     private void tell(String value) {
         try {
             listener.leader(value);

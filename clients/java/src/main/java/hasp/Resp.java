@@ -13,7 +13,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * RESP3, as far as hasp speaks it: null, Boolean, Long, String, List, Map,
+ * The subset of RESP3 that hasp uses: null, Boolean, Long, String, List, Map,
  * {@link Push} and {@link Refusal}. tests/vectors/wire.json holds it to what the
  * C library sends and understands.
  */

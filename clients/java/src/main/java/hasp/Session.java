@@ -30,19 +30,19 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
- * A client's identity. Its locks are its own as long as its lease is kept, which
- * a thread does by heartbeats.
+ * The identity of a client. It holds its locks while its lease is valid; a thread
+ * renews the lease with heartbeats.
  */
 public final class Session implements AutoCloseable {
     /** For the answer to the last attempt. */
     private static final long ATTEMPT_MIN = 250 * Time.MS;
 
-    /** What may be believed of a session. */
+    /** The state of a session's lease. */
     public enum State {
-        /** Whatever it holds is its own. */
+        /** The lease is valid. */
         HELD,
-        /** Out of touch with the cluster: stop what the locks protect. An answer
-         * makes it held again. */
+        /** No contact with the cluster: stop what the locks protect. After an
+         * answer the state is HELD again. */
         JEOPARDY,
         /** For good: open another one. */
         LOST
@@ -52,7 +52,7 @@ public final class Session implements AutoCloseable {
     public enum Kind {
         /** {@link State#JEOPARDY} has begun. */
         JEOPARDY,
-        /** In touch again; nothing was lost. */
+        /** Contact again; nothing was lost. */
         SAFE,
         /** The session, or the hold of the lock that is named, is lost. */
         LOST,
@@ -80,7 +80,7 @@ public final class Session implements AutoCloseable {
     public record Holder(long session, String client, String owner, String value,
             long token) {}
 
-    /** How a session is opened; what is not said is the default. */
+    /** Options of a session. */
     public static final class Options {
         private String endpoints;
         private String name = "java:" + ProcessHandle.current().pid();
@@ -98,7 +98,7 @@ public final class Session implements AutoCloseable {
 
         /** "host:port,host:port,..." of any nodes; "unix:/path" is a node's
          * {@code listen.local} on this machine, which is never encrypted.
-         * Default: the environment's HASP_ENDPOINTS, else the nodes of
+         * Default: the environment's HASP_ENDPOINTS, or the nodes of
          * {@code hasp dev}. */
         public Options endpoints(String all) {
             endpoints = all;
@@ -112,72 +112,70 @@ public final class Session implements AutoCloseable {
         }
 
         /** How long a dead session blocks others: 100 ms to the cluster's limit;
-         * by default 10 s. Belief lasts for 0.8 of it. */
+         * default: 10 s. The lease is trusted for 0.8 of it. */
         public Options ttl(Duration length) {
             ttl = length;
             return this;
         }
 
-        /** Ends the session that soon after its last connection was closed, as
-         * it is when the process dies. Belief lasts for 0.8 of it. */
+        /** Time from the loss of the last connection, as when the process dies,
+         * to the end of the session. The lease is trusted for 0.8 of it. */
         public Options linger(Duration length) {
             linger = length;
             return this;
         }
 
-        /** Bounds a request, apart from the wait for a lock; by default 10 s. */
+        /** Limit of one request, without the wait for a lock; default: 10 s. */
         public Options timeout(Duration length) {
             timeout = length;
             return this;
         }
 
-        /** The program has to earn its heartbeats: unless {@link Session#alive}
-         * is called at least so often, the session ends as a dead one does. */
+        /** Interval in which the program must call {@link Session#alive};
+         * otherwise heartbeats stop, and the session ends. */
         public Options alive(Duration length) {
             alive = length;
             return this;
         }
 
-        /** A session without end, and why, in at most 128 bytes, for whoever finds
-         * the lock closed: no time ends it, so ttl and linger mean nothing. Its
-         * holds outlive the program until somebody gives them back or breaks them
-         * (docs/durable.md). {@link Session#close} ends it. */
+        /** A session that never expires, so ttl and linger mean nothing. Its holds
+         * outlive the program until somebody releases or breaks them
+         * (docs/durable.md). {@link Session#close} ends it. The reason, at most
+         * 128 bytes, is shown to people who wait for its locks. */
         public Options durable(String reason) {
             isDurable = true;
             return label("reason", reason);
         }
 
-        /** TLS: a folder with ca.crt, which says whom to believe, and, if the
-         * program is to show who it is, client.crt and client.key ({@code hasp cert
-         * user} makes it). Default: the environment's HASP_TLS, or plain; "":
-         * plain. The files are read again before each connection is made, so that
-         * renewed ones are taken into use. IllegalArgumentException from open():
-         * they are not right. */
+        /** TLS: a folder with ca.crt and, if the program has a certificate,
+         * client.crt and client.key ({@code hasp cert user} creates it). Default:
+         * the environment's HASP_TLS, or plain; "": plain. The files are read
+         * again before each connection, so renewed certificates come into use.
+         * IllegalArgumentException from open(): a file is missing or invalid. */
         public Options tls(String folder) {
             tls = folder;
             return this;
         }
 
         /** A file with the secret of a user ({@code hasp secret add} writes it,
-         * 0600). Default: the environment's HASP_SECRET_FILE, or else who the
-         * certificate says, or anyone. It is read again likewise.
-         * IllegalArgumentException from open(): it has no secret, or others can
-         * read it. */
+         * 0600). Default: the environment's HASP_SECRET_FILE, or the user of the
+         * certificate, or anyone. It is also read again before each connection.
+         * IllegalArgumentException from open(): the file has no secret, or others
+         * can read it. */
         public Options secretFile(String file) {
             secretFile = file;
             return this;
         }
 
-        /** The cluster's name, for a CA that was not made by {@code hasp cert}
-         * and so does not say it. */
+        /** The cluster's name, for a CA that does not contain it because it was
+         * not created by {@code hasp cert}. */
         public Options cluster(String text) {
             cluster = text;
             return this;
         }
 
-        /** True: the session shares its connection with no other. Else the sessions
-         * of a program that would make the same one share it: those with the same
-         * endpoints, TLS, secret, ttl and linger. */
+        /** True: the session does not share its connection. By default sessions
+         * with the same endpoints, TLS, secret, ttl and linger share one. */
         public Options ownConnection(boolean isOwn) {
             ownsConnection = isOwn;
             return this;
@@ -189,8 +187,7 @@ public final class Session implements AutoCloseable {
             return this;
         }
 
-        /** Is told what happens to the session, one event after the other, on a
-         * thread of its own. */
+        /** Called with one event after the other, on a thread of its own. */
         public Options onEvent(Consumer<Event> handler) {
             onEvent = handler;
             return this;
@@ -223,7 +220,7 @@ public final class Session implements AutoCloseable {
     CompletableFuture<Void> claimNews = new CompletableFuture<>();
     /** Done when nothing will come of what is asked. */
     final CompletableFuture<Void> over = new CompletableFuture<>();
-    /** Clears up what became of changes that nobody waits for any more. */
+    /** Settles abandoned changes, whose callers have left. */
     private final ExecutorService background = Executors.newCachedThreadPool(DAEMONS);
     final long timeout;
     final String name;
@@ -664,7 +661,7 @@ public final class Session implements AutoCloseable {
 
     // --- questions -------------------------------------------------------------
 
-    /** The answer to any command of docs/protocol.md that may be repeated: null,
+    /** Sends any repeatable command of docs/protocol.md. The answer is null,
      * Boolean, Long, String, List or Map. */
     public Object ask(String... words) {
         if (words.length == 0) {
@@ -717,13 +714,13 @@ public final class Session implements AutoCloseable {
         return List.of("SESSION.ATTACH", Long.toString(id), secret);
     }
 
-    /** Is that the token of a present holder of the lock? */
+    /** True if this is the token of a current holder of the lock. */
     public boolean check(String lock, long token) {
         return isTrue(question(List.of("LOCK.CHECK", lock, Long.toString(token))));
     }
 
-    /** Remembers the token for a resource that cannot do so itself. False: a
-     * larger one was admitted before, the write must not be done. */
+    /** Stores the token for a resource that cannot store it itself. False: a larger
+     * one was admitted before, so the write must not be done. */
     public boolean admit(String resource, long token) {
         return isTrue(question(
             acting("FENCE.ADMIT", resource, Long.toString(token))));
@@ -733,7 +730,7 @@ public final class Session implements AutoCloseable {
         return Boolean.TRUE.equals(reply) || Long.valueOf(1).equals(reply);
     }
 
-    /** Asks the holders of a lock to give it back; how many were told? */
+    /** Asks the holders of a lock to release it. Returns how many were notified. */
     public long please(String lock, String message) {
         return question(acting("LOCK.PLEASE", lock, "MESSAGE", message))
             instanceof Long n ? n : 0;
@@ -743,7 +740,7 @@ public final class Session implements AutoCloseable {
         return question(List.of("LOCK.SHOW", lock));
     }
 
-    /** Who holds the lock now. */
+    /** The current holders of the lock. */
     public List<Holder> holders(String lock) {
         List<Holder> found = new ArrayList<>();
         for (Object one : Resp.list(show(lock), "holders")) {
@@ -754,15 +751,15 @@ public final class Session implements AutoCloseable {
         return found;
     }
 
-    /** What a holder has left at the lock ({@link HaspLock#note(String)}); "":
-     * nothing. */
+    /** The text that a holder stored with the lock ({@link HaspLock#note(String)});
+     * "": none. */
     public String note(String lock) {
         return Resp.text(show(lock), "note");
     }
 
-    /** Tells each change of the locks whose names begin so, until it is closed or
-     * the session has ended, which {@link Watch#ended} tells. 'tell' is called on
-     * a thread of its own. Throws LOST. */
+    /** Reports each change of the locks whose names begin with 'prefix', until the
+     * watch is closed or the session has ended: see {@link Watch#ended}. 'tell' is
+     * called on a thread of its own. Throws LOST. */
     public Watch watch(String prefix, Consumer<Watch.Change> tell) {
         check();
         return new Watch(this, prefix, tell);

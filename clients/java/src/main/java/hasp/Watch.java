@@ -10,15 +10,15 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
-/** Tells changes of locks as they happen: {@link Session#watch}. */
+/** Reports changes of locks as they happen: {@link Session#watch}. */
 public final class Watch implements AutoCloseable {
     private static final long SILENCE = 2000 * Time.MS;
     private static final List<Object> NEWS = List.of(); // Look who is there.
 
-    /** What a node tells of a lock: docs/protocol.md, section 9.
+    /** A change of a lock: docs/protocol.md, section 9.
      *
-     * @param kind "" comes first, and after each gap: what the locks are now must
-     *     be looked up, since changes may have been missed
+     * @param kind "" comes first and after each gap: read the locks again, since
+     *     changes might have been missed
      * @param lock its name
      * @param session whose change it is
      * @param token of the hold
@@ -44,14 +44,14 @@ public final class Watch implements AutoCloseable {
         thread.start();
     }
 
-    /** Ends it; nothing is told any more. */
+    /** Ends the watch; no more changes are reported. */
     @Override
     public void close() {
         isClosed = true;
         events.offer(NEWS);
     }
 
-    /** Done when nothing is told any more: exceptionally, by a
+    /** Done when no more changes are reported: exceptionally, with a
      * {@link HaspException}, if the cluster refuses (REFUSED) or the session is
      * lost (LOST). */
     public CompletableFuture<Void> ended() {
@@ -62,7 +62,7 @@ public final class Watch implements AutoCloseable {
         return isClosed || session.state() == Session.State.LOST;
     }
 
-    /** Where a node is lost it goes on at another one. */
+    /** Watches at one node after the other: if one fails it continues at another. */
     private void watch() {
         try (Link own = new Link(session.link().address(), this::pushed)) {
             while (!isOver()) {

@@ -17,14 +17,14 @@
  * }
  * }</pre>
  *
- * A session lives by heartbeats, which a thread sends. Its lease ends here
- * before it ends at the servers, so two holders never believe in one lock: ask
- * {@link hasp.HaspLock#guard} before each step that must not outlive the lock. A
- * process that is paused between its last look and its write can still write
- * late: that is what the token is for.
+ * A thread keeps the session alive with heartbeats. The client considers its
+ * lease over before the servers do, so two clients never believe that they hold
+ * the same lock. Call {@link hasp.HaspLock#guard} before each step that must not
+ * outlive the lock. A process that is paused between that and its write can still
+ * write late: the token protects against that.
  *
  * <p>Any thread may use any object. Nothing is {@code synchronized} around I/O,
- * so virtual threads are not pinned. What fails is a {@link hasp.HaspException},
- * which says what can be done about it.
+ * so virtual threads are not pinned. Errors are {@link hasp.HaspException}, whose
+ * reason says what the caller can do.
  */
 package hasp;
