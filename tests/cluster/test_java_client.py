@@ -173,7 +173,7 @@ def test_it_speaks_tls_with_nodes_of_its_cluster_alone(classes, tmp_path):
             right = file.read()
             file.seek(0)
             file.write((tmp_path / "ca.crt").read_text() + right)
-        assert "a node of cluster 'test', not 'other'" in refusal(mixed)
+        assert "the node's certificate is for 'test', not 'other'" in refusal(mixed)
         os.chmod(mixed / "client.key", 0o644)
         assert "chmod 0600" in refusal(mixed)
 
