@@ -390,7 +390,7 @@ class Script:
             words.setdefault('endpoints', ','.join(nodes))
         self.untold.append(self.conform.begin(command, **words))
 
-    def do_told(self, text):
+    def do_returns(self, text):
         try:
             told = self.conform.end(self.untold.pop())
         except Refused as error:
