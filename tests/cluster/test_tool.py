@@ -955,7 +955,8 @@ def test_a_command_outlives_the_leader_and_leadership_can_be_handed_over(dev):
         assert "has that id; see: hasp member list" in result.stderr
     result = dev.hasp("member", "remove", str(target))
     assert result.returncode == 65
-    assert "hand over" in result.stderr and "hasp help member" in result.stderr
+    assert "hand leadership over" in result.stderr
+    assert "hasp help member" in result.stderr
     members = dev.json("member", "list")
     assert [member["id"] for member in members] == [1, 2, 3]
     time.sleep(2.5)
