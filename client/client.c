@@ -54,6 +54,7 @@ struct client *client_new(const struct endpoints *endpoints,
     int error = cluster_conn_init(&client->conn, endpoints, seed);
     CHECK(error == 0);
     client->conn.push = client_pushed;
+    client->conn.asks_unborn = true;
     client->conn.push_data = client;
     cluster_conn_join(&client->conn, &client->member);
     client->interrupt_fd = -1;

@@ -363,6 +363,9 @@ static bool is_of_cluster(struct cluster_conn *conn, struct lease_clock now)
     enum cluster_view view = known_cluster_see(
         conn->known, endpoint_number(conn), &conn->reply, now.boottime_ns,
         conn->cluster);
+    if (view == CLUSTER_UNBORN && conn->asks_unborn) {
+        return true;
+    }
     if (view == CLUSTER_UNBORN) {
         cluster_conn_note(conn, "belongs to no cluster yet");
     } else if (view != CLUSTER_FITS) {

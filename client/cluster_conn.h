@@ -79,6 +79,9 @@ struct cluster_conn {
     void (*push)(void *data, const struct resp_reply *reply);
     void *push_data;
     struct known_cluster *known; /* Its own, or a shared one. */
+    /* Nodes without a cluster are asked, too: for questions about the node
+     * itself. Such a node answers anything else with NOLEADER. */
+    bool asks_unborn;
     /* The rest is private. */
     struct known_cluster own_known;
     char cluster[CLUSTER_ID_TEXT_SIZE]; /* The connected node's cluster. */

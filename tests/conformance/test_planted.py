@@ -36,8 +36,8 @@ PLANTED = [
                  'this.promised() * 2n')}),
     ('2 from sending', 'from_sending', {
         'c': ('client/session_fsm.c',
-              'lease_answered(&machine->lease, ask->sent, ttl_ms,',
-              'lease_answered(&machine->lease, machine->asker->now, ttl_ms,'),
+              'lease_answered(&fsm->lease, ask->sent, ttl_ms,',
+              'lease_answered(&fsm->lease, fsm->conn->now, ttl_ms,'),
         'go': ('keeper.go', 's.answered(reply, a.sent)',
                's.answered(reply, clockNow())'),
         'java': (JAVA + 'Keeper.java', 'session.answered(reply, ask.sent);',
@@ -103,8 +103,9 @@ PLANTED = [
         'node': ('lib/lock.js', 'part.token = told.token;', '')}),
     ('5 one number', 'lost_answer', {
         'c': ('client/operation_words.c',
-              'change_write_number(change, &ask->query);',
-              'change_write_number(change, &ask->query); change->number++;'),
+              'operation_write_number(operation, &ask->query);',
+              'operation_write_number(operation, &ask->query); '
+              'operation->number++;'),
         'go': ('change.go', 'append(append(words, more...), c.tail...)',
                'append(append(words, more...), "OWNER", c.lock.owner, '
                '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),
@@ -119,8 +120,10 @@ PLANTED = [
                  'w + trouble.last.size : w), ...wait')}),
     ('6 attach', 'lost_answer', {
         'c': ('client/cluster_conn_member.c',
-              'static void attach(struct asker_member *member)\n{',
-              'static void attach(struct asker_member *member)\n{\n'
+              'static void cluster_conn_member_attach('
+              'struct cluster_conn_member *member)\n{',
+              'static void cluster_conn_member_attach('
+              'struct cluster_conn_member *member)\n{\n'
               'member->is_attached = true; return;'),
         'go': ('link.go', 'c.attached[s] = true\n\treturn l.put(',
                'c.attached[s] = true\n\treturn out\n\treturn l.put('),
