@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Does what it is told on stdin: tests/conformance/README.md. */
+/* Carries out commands from stdin: tests/conformance/README.md. */
 
 #include <hasp/hasp.h>
 #include <jansson.h>
@@ -15,22 +15,22 @@
 #define NAME_MAX_COUNT 8
 #define AGAIN_MAX 4
 
-/* What is called "as". A hold belongs to nobody else from the moment when it is
- * to be released. */
+/* Called with "as". Once a hold is about to be released, no other command can
+ * use it. */
 struct lock {
     char as[64];
     json_t *names;
-    struct hasp_hold *hold[AGAIN_MAX]; /* By an owner again: each its own. */
+    struct hasp_hold *hold[AGAIN_MAX]; /* By an owner again: one hold each. */
     int count;
     int cancel_fd;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* Of all this. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* Guards these. */
 static struct hasp_session *session;
 static struct hasp_session *beside; /* Shares its connection; or NULL. */
 static struct lock locks[LOCK_MAX];
 
-/* --- Telling -------------------------------------------------------------- */
+/* --- Output --------------------------------------------------------------- */
 
 static void say(json_t *told)
 {
@@ -52,7 +52,7 @@ static void tell_event(void *data, const struct hasp_event *event)
                   event->text));
 }
 
-/* hasp_why() of a refusal begins with the cluster's word. */
+/* For a refusal, hasp_why() begins with the cluster's word. */
 static void word_of(int error, char ret_word[32])
 {
     static const struct {
@@ -119,7 +119,7 @@ static struct lock *lock_of(json_t *command)
     return lock;
 }
 
-/* What became of a wait. */
+/* The result of a wait. */
 static int ended(const struct lock *lock, int status, json_t **ret_told)
 {
     uint64_t cancels;
@@ -138,7 +138,7 @@ static int ended(const struct lock *lock, int status, json_t **ret_told)
     return status > 0 ? 0 : status;
 }
 
-/* --- Commands: 0 and what is told, or an error ---------------------------- */
+/* --- Commands: 0 and lines of output, or an error ------------------------- */
 
 static int do_open(json_t *command, json_t **ret_told)
 {

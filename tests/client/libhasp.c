@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What tests/cluster/test_libhasp.py runs against real nodes: one scenario by
- * name, with the public header only. Exits 0 if all that was expected came
- * true. Where the test must do something to the nodes in between, this prints a
- * word and waits for a line. */
+/* tests/cluster/test_libhasp.py runs this against real nodes: one scenario, by
+ * name, with the public header only. Exits 0 if everything expected happened.
+ * If the test must do something to the nodes meanwhile, this prints a word and
+ * waits for a line. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,7 +82,7 @@ static int acquire(struct hasp_session *session, const char *name,
     return hasp_acquire(session, name, &options, ret_hold);
 }
 
-/* Until the lock is to be had; nobody may keep it for ever. */
+/* Until the lock is available; nobody may keep it forever. */
 static void expect_free(struct hasp_session *session, const char *name)
 {
     struct hasp_hold *hold;
@@ -132,7 +132,7 @@ static void basic(void)
     EXPECT(hasp_token(other) > token);
     EXPECT_IS(hasp_admit(one, "basic", hasp_token(other)), 0);
     EXPECT_IS(hasp_admit(one, "basic", token), HASP_ESTALE);
-    /* Closing gives back what is held. */
+    /* Closing releases the holds. */
     hasp_close(two);
     EXPECT_IS(acquire(one, "basic", 0, &hold), 0);
     hasp_close(one);
@@ -152,7 +152,7 @@ static void modes(void)
     EXPECT_IS(acquire(session, "m", 0, &other), HASP_NOT_ACQUIRED);
     uint64_t token = hasp_token(hold[0]);
 
-    /* Up: not while the other one reads; two that wait would wait for ever. */
+    /* Two upgrades would wait for each other forever. */
     EXPECT_IS(hasp_convert(hold[0], HASP_EXCLUSIVE, &options),
               HASP_NOT_ACQUIRED);
     EXPECT_IS(hasp_release(hold[1]), 0);
@@ -195,7 +195,7 @@ static void reentrant(void)
     hasp_close(session);
 }
 
-/* To enter again does not prolong a limited hold, at the cluster or here. */
+/* Re-entry does not prolong a limited hold, in the cluster or here. */
 static void limit_of_re_entry(void)
 {
     struct hasp_session *session = open_one();
@@ -213,7 +213,7 @@ static void limit_of_re_entry(void)
     options.hold_ms = 0;
     EXPECT_IS(hasp_acquire(session, "lr", &options, &innermost), 0);
     EXPECT(hasp_remaining(innermost) <= outer_ns + 100000000); /* 0.8 of it. */
-    /* What is held anew has a limit of its own, whatever became of another. */
+    /* A new hold has a limit of its own, whatever happened to another. */
     options.hold_ms = 400;
     EXPECT_IS(hasp_acquire(session, "lr2", &options, &outer), 0);
     sleep_ms(1500);
@@ -362,7 +362,7 @@ static void interrupt(void)
     shared_session = open_one();
     EXPECT_IS(hasp_acquire(holder, "i", NULL, &hold), 0);
 
-    /* From another thread; the place in the queue goes. */
+    /* From another thread; the place in the queue is given up. */
     struct waiting waiting = {"i", NULL, -1, HASP_FOREVER, NULL, 0};
     EXPECT(pthread_create(&thread, NULL, wait_for_it, &waiting) == 0);
     say("queue i 1");
@@ -371,7 +371,7 @@ static void interrupt(void)
     EXPECT_IS(waiting.status, HASP_EINTR);
     say("queue i 0");
 
-    /* It lasts, so it cannot come too early, and then it is over. */
+    /* The interruption lasts, so it cannot come too early; then it ends. */
     EXPECT_IS(acquire(shared_session, "i", 5000, &other), HASP_EINTR);
     EXPECT_IS(acquire(shared_session, "free", 5000, &other), HASP_EINTR);
     EXPECT_IS(acquire(shared_session, "i", 0, &other), HASP_NOT_ACQUIRED);
@@ -379,7 +379,7 @@ static void interrupt(void)
     EXPECT_IS(acquire(shared_session, "free", 5000, &other), 0);
     EXPECT_IS(hasp_release(other), 0);
 
-    /* By a descriptor: this wait and no other. */
+    /* By a descriptor: this wait only. */
     waiting = (struct waiting){"i", NULL, fd, HASP_FOREVER, NULL, 0};
     EXPECT(pthread_create(&thread, NULL, wait_for_it, &waiting) == 0);
     say("queue i 1");
@@ -424,8 +424,8 @@ static void events(void)
     EXPECT(!next_event(one, 0, &event) && !hasp_event_next(one, &event));
     EXPECT_IS(hasp_release(hold), 0);
 
-    /* Max hold: 0.8 of it is believed; told by name; what is released then is
-     * not held any more once the cluster has ended it. */
+    /* Max hold: the client trusts 0.8 of it and names it in an event; once the
+     * cluster has ended the hold, releasing it reports that it is not held. */
     hasp_acquire_options_init(&options);
     options.hold_ms = 1000;
     uint64_t from_ms = now_ms();
@@ -446,8 +446,8 @@ static void events(void)
     hasp_close(two);
 }
 
-/* A limited hold that was waited for longer than its limit is trusted all the
- * same: it counts from the grant. */
+/* A limited hold is trusted even after a wait longer than its limit, which
+ * counts from the grant. */
 static void limit_after_wait(void)
 {
     pthread_t thread;
@@ -459,7 +459,7 @@ static void limit_after_wait(void)
     EXPECT_IS(hasp_acquire(shared_session, "law", NULL, &hold), 0);
     hasp_acquire_options_init(&options);
     options.hold_ms = 1500;
-    /* Somebody releases it later than the limit. */
+    /* The hold is released after the limit. */
     EXPECT(pthread_create(&thread, NULL, wait_for_it, &waiting) == 0);
     say("queue law 1");
     EXPECT_IS(hasp_release(hold), 0);
@@ -488,7 +488,7 @@ static bool has_event;
 static void on_event(void *data, const struct hasp_event *event)
 {
     struct hasp_event *last = data;
-    /* Calls may be made here. */
+    /* Calls are allowed here. */
     EXPECT(hasp_session_id(shared_session) != 0);
     *last = *event;
     __atomic_store_n(&has_event, true, __ATOMIC_RELEASE);
@@ -516,8 +516,8 @@ static void callback(void)
     hasp_close(shared_session);
 }
 
-/* Heartbeats are earned: as long as the program reports it holds on, when it
- * stops the lease runs out. */
+/* Heartbeats must be earned: the lease lasts while the program reports
+ * progress, and expires when it stops. */
 static void alive(void)
 {
     struct hasp_options options;
@@ -660,7 +660,7 @@ static void misuse(void)
 /* --- When nodes fail
  * ------------------------------------------------------------ */
 
-/* The leader is killed while one holds and one waits. */
+/* The leader is killed during one hold and one wait. */
 static void failover(void)
 {
     struct hasp_session *one = open_with(10000, 0);
@@ -683,7 +683,7 @@ static void failover(void)
     hasp_close(shared_session);
 }
 
-/* No node answers any more: jeopardy, lost, and no call hangs. */
+/* All nodes are silent: jeopardy, lost, and no call hangs. */
 static void blackout(void)
 {
     struct hasp_options options;
@@ -726,8 +726,8 @@ static void blackout(void)
     hasp_close(shared_session);
 }
 
-/* No answer, but the nodes have the request and grant it later: what nobody
- * waits for must not stay locked, and "I could not tell" is not "no". */
+/* No answer, but the nodes have the request and grant it later: a grant that no
+ * call waits for must be released, and "unknown" is not "no". */
 static void unknown(void)
 {
     struct hasp_session *one = open_with(60000, 600), *two = open_one();
@@ -736,11 +736,10 @@ static void unknown(void)
     EXPECT_IS(hasp_acquire(one, "kept", NULL, &kept), 0);
     say("pause all");
     EXPECT_IS(acquire(one, "u", 0, &hold), HASP_EUNKNOWN);
-    /* A new connection would have been needed: that nothing was sent is known.
-     */
+    /* A new connection was needed, so it is known that nothing was sent. */
     int status = hasp_release(kept);
     EXPECT(status == HASP_EUNKNOWN || status == HASP_ECONNECT);
-    /* Longer than one attempt to clear it up takes. */
+    /* Longer than one attempt to resolve it takes. */
     sleep_ms(3500);
     say("resume all");
     hasp_close(two);
@@ -748,14 +747,14 @@ static void unknown(void)
     expect_free(two, "u");
     expect_free(two, "kept");
     EXPECT(hasp_session_remaining(one) > 0);
-    /* And the session goes on as before. */
+    /* And the session continues as before. */
     expect_free(one, "u");
     hasp_close(one);
     hasp_close(two);
 }
 
-/* Nobody listens any more, so each attempt ends at once; the wait can still be
- * interrupted, and nothing else takes longer than its time-out. */
+/* Nothing listens, so each attempt ends at once; the wait can still be
+ * interrupted, and no other call takes longer than its time-out. */
 static void refused(void)
 {
     struct hasp_session *holder = open_with(60000, 500);
@@ -773,7 +772,7 @@ static void refused(void)
     pthread_join(thread, NULL);
     EXPECT_IS(waiting.status, HASP_EINTR);
     EXPECT_IS(acquire(holder, "re2", 0, &other), HASP_ECONNECT);
-    /* The lease lasts, whoever answers. */
+    /* The lease lasts, whichever node answers. */
     EXPECT_IS(hasp_guard(hold, 0), 0);
     EXPECT_IS(hasp_release(hold), HASP_ECONNECT);
     hasp_close(holder);
@@ -781,7 +780,7 @@ static void refused(void)
     EXPECT(now_ms() - from_ms < 20000);
 }
 
-/* A node says in answer to any request that the session has ended. */
+/* A node answers a request with the news that the session has ended. */
 static void expired(void)
 {
     struct hasp_session *session = open_with(60000, 0);
@@ -812,7 +811,7 @@ static void stopped(void)
     hasp_close(session);
 }
 
-/* Likewise while it waits: what was granted meanwhile came too late. */
+/* The same during a wait: a grant meanwhile came too late. */
 static void late_grant(void)
 {
     pthread_t thread;
@@ -840,7 +839,7 @@ static void dawdle(void *data, const struct hasp_event *event)
     sleep_ms(6000);
 }
 
-/* A callback that takes its time delays no wait's end. */
+/* A slow callback does not delay the end of a wait. */
 static void slow_callback(void)
 {
     struct hasp_options options;
@@ -869,8 +868,8 @@ static void slow_callback(void)
     hasp_close(other);
 }
 
-/* A node that is frozen tells of no grant: its waits go on at another one, as
- * soon as a heartbeat is not answered either. */
+/* A frozen node reports no grant: its waits move to another node as soon as a
+ * heartbeat also stays unanswered. */
 static void frozen(void)
 {
     for (int i = 0; i < 3; i++) {
@@ -897,8 +896,8 @@ static void frozen(void)
     }
 }
 
-/* One process opens the session and takes the lock, another one (here: another
- * session object) goes on with it. */
+/* One process opens the session and takes the lock; another one (here: another
+ * session object) continues with it. */
 static void handed_over(void)
 {
     char credentials[HASP_CREDENTIALS_SIZE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A link is one connection, one timer and one thread, however many sessions
- * share it and whatever waits on them. Exits 0 if that came true. */
+/* A link is one connection, one timer and one thread, for any number of
+ * sessions and waits. Exits 0 if that is true. */
 
 #include <dirent.h>
 #include <hasp/hasp.h>

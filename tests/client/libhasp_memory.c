@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Each allocation of a session's life fails once, in a process of its own
- * (tests/cluster/no_memory.c is preloaded). The library says so, and the next
- * call works, and nobody is kept out by what was half done; or the process
- * stops where a connection's buffer cannot grow. Exits 0 if that came true;
- * prints how often which. */
+/* Each allocation in a session's life fails once, in a process of its own
+ * (tests/cluster/no_memory.c is preloaded). The library reports it, the next
+ * call works, and no half-done request blocks other clients; or the process
+ * aborts if the buffer of a connection cannot grow. Exits 0 if that is true;
+ * prints the count of each result. */
 
 #include <dlfcn.h>
 #include <hasp/hasp.h>
@@ -19,14 +19,14 @@
 #define RUNS_MAX 2000
 #define WAS_HIT 10
 
-/* Of what is preloaded. */
+/* Functions of the preloaded library. */
 static void (*no_memory_begin)(long n);
 static bool (*no_memory_end)(void);
 
 static struct hasp_options options;
 static struct hasp_acquire_options how;
 
-/* The last code of the calls that came before the fault and with it. */
+/* The last code of the calls before the fault and of the one with it. */
 static int live(const char *name, struct hasp_session **session,
                 struct hasp_hold **hold)
 {
@@ -40,8 +40,8 @@ static int live(const char *name, struct hasp_session **session,
     return error;
 }
 
-/* Once more, now that there is memory; then another session, when what may have
- * been granted to nobody has been given back. */
+/* Again, now that there is memory; then another session, after the release of
+ * any grant that no call received. */
 static void see_that_it_works(const char *name, struct hasp_session *session)
 {
     struct hasp_session *other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Sessions of one process that share a connection: one scenario by name, as in
- * libhasp.c. Exits 0 if all that was expected came true. */
+ * libhasp.c. Exits 0 if everything expected happened. */
 
 #include <hasp/hasp.h>
 #include <poll.h>
@@ -94,7 +94,7 @@ static atomic_int inside[LOCKS];
 static atomic_int steps;
 static atomic_bool is_over;
 
-/* Opens, holds and closes, again and again, with one of a few locks. */
+/* Opens, holds and closes repeatedly, with one of a few locks. */
 static void *work(void *data)
 {
     unsigned number = (unsigned)(size_t)data;
@@ -182,7 +182,7 @@ static void expect_no_event(struct hasp_session *session)
     EXPECT(!hasp_event_next(session, &event));
 }
 
-/* One is refused, one gives up, one closes: those beside it feel nothing. */
+/* One is refused, one gives up, one closes: the others are not affected. */
 static void neighbours(void)
 {
     pthread_t thread;
@@ -217,7 +217,7 @@ static void neighbours(void)
     hasp_close(waiter.session);
 }
 
-/* Each message goes to the session that it names, and to no other. */
+/* Each message goes only to the session that it names. */
 static void messages(void)
 {
     struct hasp_event event;
@@ -237,8 +237,8 @@ static void messages(void)
     hasp_close(one);
 }
 
-/* Who hands a session over and lives on, with others on the connection, keeps
- * it from lingering for no longer: nobody takes this one over. */
+/* A session that is handed over by a process which keeps other sessions on the
+ * connection lingers no longer than its limit: nobody resumes this one. */
 static void lingers(void)
 {
     struct hasp_session *other = open_lingering(20000, 500);
@@ -271,8 +271,8 @@ static void full(void)
 
 /* --- Fork ----------------------------------------------------------------- */
 
-/* A child has copies of its parent's sessions, whose connection it must not
- * touch, and makes one of its own. */
+/* A child has copies of its parent's sessions. It must not use their
+ * connection, and makes its own. */
 static void be_child(struct hasp_session **session)
 {
     struct hasp_hold *hold;

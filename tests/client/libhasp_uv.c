@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The callback calls: one loop, three handles, in the order that the events
- * make. Each callback comes once, on the loop's thread, and the loop ends when
- * all is closed. Exits 0 if all came true. */
+/* The callback calls: one loop and three handles, in the order of events. Each
+ * callback comes once, on the loop's thread, and the loop ends when all are
+ * closed. Exits 0 if everything expected happened. */
 
 #include <hasp/hasp_uv.h>
 #include <pthread.h>
@@ -49,7 +49,7 @@ static void on_wait(void *data, int status, const char *why,
     }
 }
 
-/* Three wait by now: closing ends them. */
+/* Three waits are pending: closing ends them. */
 static void on_timer(uv_timer_t *handle)
 {
     EXPECT(interrupted == 0);

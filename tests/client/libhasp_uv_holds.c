@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Callback calls that take several locks at once, and that convert: one that is
- * granted later, one that would wait for ever, one that closing ends. Exits 0
- * if all came true. */
+/* Callback calls that take several locks at once, and that convert: one is
+ * granted later, one would wait forever, one is ended by closing. Exits 0 if
+ * everything expected happened. */
 
 #include <hasp/hasp_uv.h>
 #include <stdio.h>

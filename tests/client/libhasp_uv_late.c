@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Sessions that are opened when the program has given up: by a thread of the
- * library's own, and on a loop, which ends when what was opened is closed.
- * Argument: "thread" or "loop". Exits 0 if all came true. */
+/* Sessions whose opening completes after the program gave up: by a thread of
+ * the library's own, and on a loop, which ends when the new sessions are
+ * closed. Argument: "thread" or "loop". Exits 0 if everything expected
+ * happened. */
 
 #include <hasp/hasp_uv.h>
 #include <stdio.h>
@@ -41,8 +42,8 @@ static void try_on_loop(const struct hasp_options *options)
     EXPECT(closed == 1);
 }
 
-/* The link goes on alone, and ends; a byte on stdin says that it should have.
- */
+/* The link continues alone, and ends; a byte on stdin is the deadline for
+ * it. */
 static void try_on_thread(const struct hasp_options *options)
 {
     struct hasp_session *session = NULL;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Three cores and eight clients (tests/unit/drawn_cluster.h): the input says
- * what is drawn from the tables of commands, and what fails when. Its first
- * byte chooses whether each choice is a byte of the input, or comes from a
- * generator that the rest seeds: so that a short input has a long history. */
+/* Three cores and eight clients (tests/unit/drawn_cluster.h): the input decides
+ * which requests are drawn from the tables of commands, and what fails when.
+ * Its first byte decides whether each choice is a byte of the input, or comes
+ * from a generator that the rest seeds, so that a short input has a long
+ * history. */
 
 #include "base/prng.h"
 #include "tests/unit/drawn_cluster.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What four clients say to a node: any commands with any words, in any order,
- * while time goes on and the node dies and comes back. No CHECK fails, from the
- * parsing of arguments to the applying of entries; the state and the core stay
- * sound (core_world.c looks after each turn); and what each client is sent is
- * whole replies and nothing else.
+/* Requests of four clients to a node: any commands with any words, in any
+ * order, while time passes and the node dies and comes back. No CHECK fails,
+ * from the parsing of arguments to the applying of entries; the state and the
+ * core stay sound (core_world.c checks after each turn); and each client is
+ * sent whole replies and nothing else.
  *
  * The input is a row of steps. Words are mostly taken from a list, so that a
- * few bytes come far. The clients are anyone, a user by certificate, and the
+ * few bytes go far. The clients are anonymous, a user by certificate, and the
  * operator at the node's own door. */
 
 #include "core/commands/commands.h"
@@ -128,7 +128,7 @@ static const char *const words[] = {
     "INCR",
     "GT",
     "LT",
-    /* What others take. */
+    /* Requests that others send. */
     "sessions",
     "ttl_max",
     "locks",
@@ -248,7 +248,7 @@ static void open_client(struct world *world, uint64_t conn)
     client_open_as(world, 1, conn, &identity);
 }
 
-/* What was sent is whole replies and pushes. */
+/* The output is whole replies and pushes. */
 static void check_output(struct world *world, uint64_t conn)
 {
     struct bytes output = buffer_bytes(&world->node[1].client[conn].output);
@@ -286,7 +286,8 @@ static void restart(struct world *world)
     }
     node_kill(world, 1);
     node_start(world, 1);
-    /* A member that was added by force may be missed: then nobody leads. */
+    /* A member that was added by force may be missing: then there is no
+     * leader. */
     for (int i = 0; i < 1000 && world_leader(world) == 0; i++) {
         world_run(world, 1);
     }
@@ -314,7 +315,7 @@ static void take_step(struct world *world, struct reader *reader)
     } else {
         restart(world);
     }
-    if (client->was_closed) { /* As the loop does then. */
+    if (client->was_closed) { /* As the loop does in this case. */
         client->was_closed = false;
         client_close(world, 1, conn);
         open_client(world, conn);
@@ -328,7 +329,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     world->allows_no_ttl = size > 0 && data[0] % 2 == 0;
     world_found(world);
     (void)world_elect(world);
-    world->node[1].may_fail = true; /* Told to leave, it does. */
+    world->node[1].may_fail = true; /* It stops when asked to leave. */
     for (uint64_t conn = 0; conn < CLIENT_COUNT; conn++) {
         open_client(world, conn);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A stranger's bytes on the peer port through the frame decoders: what is
- * accepted encodes to the same bytes again (a HELLO may be longer). */
+/* Untrusted bytes on the peer port through the frame decoders: an accepted
+ * frame encodes to the same bytes again (a HELLO may be longer). */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(used == body.size + FRAME_HEADER_SIZE && used <= input.size);
         if (decode_and_encode(type, body, &out)) {
             if (type == FRAME_HELLO && out.size == used + 1) {
-                out.size--; /* That which keeps it from beginning as TLS. */
+                out.size--; /* The byte that distinguishes it from TLS. */
             }
             size_t compared = type == FRAME_HELLO ? out.size : used;
             size_t from = type == FRAME_HELLO ? FRAME_HEADER_SIZE : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the gateway parses. The first byte says what the rest is: a request
- * ("METHOD target", a line's end, a body), which must become a command of whole
- * words or a problem; or a reply of the core, which must become JSON. */
+/* The gateway's parsers. The first byte says what follows: a request ("METHOD
+ * target", a line's end, a body), which must become a command of whole words or
+ * a problem; or a reply of the core, which must become JSON. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -88,7 +88,7 @@ static void try_reply(struct bytes input)
     struct problem problem;
     size_t used;
     if (resp_parse_reply(input, 10000, &reply, &used) == 0) {
-        /* A map of the core's has no key twice, and short ones. */
+        /* The core's maps have unique, short keys. */
         bool is_map = false;
         for (uint32_t i = 0; i < reply.count; i++) {
             is_map |= reply.value[i].type == RESP_MAP;

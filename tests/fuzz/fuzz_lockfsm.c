@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Any bytes as the entries of a log: two machines under different hash seeds
- * tell the same and have the same hash; the state stays sound, and is the same
- * again after it was flushed and loaded.
+ * have the same output and the same hash; the state stays sound, and is the
+ * same again after it was flushed and loaded.
  *
- * The input is a row of entries, each a size (u16) and so many bytes. An entry
- * that is no command is skipped, so that the rest of the row still counts; that
- * it changes nothing is checked as well. */
+ * The input is a row of entries, each a size (u16) and that many bytes. An
+ * entry that is not a command is skipped, so that the rest of the row still
+ * counts; the test also checks that it changes nothing. */
 
 #include "lockfsm/lockfsm.h"
 
@@ -30,7 +30,7 @@ static const struct lockfsm_limits limits = {{[LIMIT_SESSIONS] = 8,
                                               [LIMIT_FENCES] = 3,
                                               [LIMIT_BLACKLIST] = 3}};
 
-/* Counts what was told, so that two runs can be compared. */
+/* Counts the outputs, so that two runs can be compared. */
 static uint64_t count_effects(const struct effects *effects)
 {
     uint64_t sum = effects->count;
@@ -81,7 +81,7 @@ static void begin(struct lockfsm *fsm, struct effects *effects)
     buffer_done(&command);
 }
 
-/* The entry, as one of anyone unless it says whose it is. */
+/* The entry, as an anonymous one unless it names its user. */
 static int apply(struct lockfsm *fsm, uint64_t index, struct bytes entry,
                  struct effects *effects)
 {
@@ -93,7 +93,7 @@ static int apply(struct lockfsm *fsm, uint64_t index, struct bytes entry,
     return error == 0 ? 0 : lockfsm_apply(fsm, index, 1, entry, effects);
 }
 
-/* Applies the row; returns a hash of what was told and of the state. */
+/* Applies the row; returns a hash of the output and of the state. */
 static uint64_t run(struct bytes input, uint64_t seed)
 {
     hash_seed_set(seed);

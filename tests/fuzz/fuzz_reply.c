@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A hostile server's bytes through the reply parser: values must nest exactly,
- * lie inside the input, and stay within the limits; cut short, a good reply
- * needs more bytes and is never taken for another. */
+ * lie inside the input, and stay within the limits; a good reply that is cut
+ * short needs more bytes and is never mistaken for another. */
 
 #include <stddef.h>
 #include <stdint.h>

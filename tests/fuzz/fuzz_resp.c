@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A stranger's bytes through the request parser: the first byte says in which
+/* Untrusted bytes through the request parser: the first byte says in which
  * pieces they come. Whole and in pieces they must mean the same, and arguments
  * must lie inside the input. */
 

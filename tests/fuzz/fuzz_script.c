@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A hostile client's script: it ends, in bounds, whatever it says; and what it
- * came to is an entry that does, on the state on which it was decided, exactly
- * what the script saw. */
+/* A hostile client's script: whatever it contains, it ends within its bounds;
+ * and its entry does, on the state on which it was decided, exactly what the
+ * script saw. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,7 +41,7 @@ static uint64_t apply(struct lockfsm *fsm, const struct redis_command *redis)
     return count;
 }
 
-/* The first key is held by who asks, the second by another. */
+/* The caller holds the first key, another session the second. */
 static struct lockfsm *new_state(void)
 {
     struct lockfsm *fsm = lockfsm_new();

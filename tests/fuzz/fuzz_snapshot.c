@@ -2,8 +2,8 @@
 
 /* Any bytes as a snapshot stream: refused, or the one encoding of its state.
  *
- * With a first byte that is odd the rest gets a right checksum, or nothing
- * would ever come past it. */
+ * If the first byte is odd the rest gets a right checksum; otherwise no input
+ * would ever pass it. */
 
 #include "storage/snapshot.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A state whose records somebody has edited, checksum and digest included: a
- * crafted backup, or a table that went bad. It is refused, or it is a sound
- * state: one that a new life can begin from, or in which all sessions end and
- * what they leave is swept away, and that is the same again after it was
- * flushed and loaded. No CHECK fails.
+/* A state with edited records, checksum and digest included: a crafted backup,
+ * or a table that decayed. It is refused, or it is a sound state: one from
+ * which a new life can begin, or in which all sessions end and their remains
+ * are swept away, and that is the same again after it was flushed and loaded.
+ * No CHECK fails.
  *
  * The records are those of a node that has seen a little of everything. The
- * input is a row of edits: which record, what to do with it, and bytes. */
+ * input is a row of edits: which record, the kind of edit, and bytes. */
 
 #include "lockfsm/entry.h"
 #include "lockfsm/store/records.h"
@@ -228,7 +228,7 @@ static void fill(const struct rows *rows, struct table *table)
     CHECK(table_commit(txn) == 0);
 }
 
-/* --- What becomes of it --------------------------------------------------- */
+/* --- Checks of the result ------------------------------------------------- */
 
 static void apply(struct lockfsm *fsm, struct buffer *command)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The URI of a stranger's certificate: what is accepted is written in one way
- * only, so two names that differ are never taken for the same. */
+/* The URI in an untrusted certificate: an accepted URI has only one spelling,
+ * so two names that differ are never mistaken for each other. */
 
 #include <inttypes.h>
 #include <stddef.h>

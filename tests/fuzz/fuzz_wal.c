@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Arbitrary bytes as a segment of the log. The first byte tells how: raw, or
- * cut into payloads that are sealed properly, so that what lies behind the
- * checksums is reached; then a byte of it may be changed. Whatever is accepted
- * encodes to the same bytes again, and the end lies where the accepted batches
+/* Arbitrary bytes as a segment of the log. The first byte selects the form:
+ * raw, or cut into payloads that are sealed properly, so that the parsers past
+ * the checksums are reached; then a byte may be changed. An accepted segment
+ * encodes to the same bytes again, and its end is where the accepted batches
  * end. */
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What tests of core begin with: one world (core_world.h) for each test, in
- * variables, and three ways to set it up. */
+/* The setup of core tests: one world (core_world.h) for each test, in
+ * variables, and three ways to start it. */
 
 #ifndef HASP_TESTS_UNIT_CORE_FIXTURE_H
 #define HASP_TESTS_UNIT_CORE_FIXTURE_H
@@ -9,14 +9,14 @@
 #include "tests/unit/core_world.h"
 
 extern struct world *world;
-/* Of three nodes, as begin_three() found them. */
+/* Of three nodes, set by begin_three(). */
 extern uint64_t leader, follower, third;
 
 /* One node that serves, and its client on connection 1. */
 int begin_one(void **state);
 /* Three nodes that serve; all know the leader. No client is connected. */
 int begin_three(void **state);
-/* Elects, of three, and tells the others by their ids. */
+/* Elects a leader of the three nodes; the others are sorted by their ids. */
 void find_roles(void);
 /* Frees the world. */
 int tear_down(void **state);

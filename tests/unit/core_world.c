@@ -7,7 +7,8 @@ char world_why[HASP_WHY_SIZE];
 
 /* --- The port ------------------------------------------------------------- */
 
-/* What depends on a term or a vote may not leave before that is on disk. */
+/* A message that depends on a term or a vote may not leave before that is on
+ * disk. */
 static void check_rests_on_disk(const struct world_node *node, uint64_t to,
                                 struct bytes body)
 {
@@ -297,9 +298,9 @@ static struct world_progress progress_of(const struct world_node *node)
                                    lockfsm_flushed_index(fsm), node->log_bytes};
 }
 
-/* Entries are proposed, applied and written to the table each in the stage of
- * that name, and a stage is over only if it was. A snapshot is made of a table
- * that has all. */
+/* Entries are proposed, applied and written to the table, each in the stage of
+ * that name, and a stage is over only if its work is done. A snapshot is taken
+ * of a table that has all entries. */
 static void port_stage_over(void *data, enum core_stage stage)
 {
     struct world_node *node = data;
@@ -376,14 +377,14 @@ uint64_t node_now(const struct world_node *node)
            node->clock_offset_ns;
 }
 
-/* When its clock shows that time, at the latest. */
+/* Its timer fires when its clock shows that time, at the latest. */
 static uint64_t world_ms_at(const struct world_node *node, uint64_t local_ns)
 {
     uint64_t per_ms = MS / 1000 * clock_permille(node);
     return (local_ns - node->clock_offset_ns + per_ms - 1) / per_ms;
 }
 
-/* How often nodes that are not connected try again. */
+/* How often unconnected nodes try again. */
 #define REDIAL_MS 20
 
 const char *world_network;
@@ -575,7 +576,7 @@ struct frame_hello hello_of(const struct world *world, uint64_t id)
     return hello;
 }
 
-/* True if node 'a' lets in node 'b', as it greets now. */
+/* True if node 'a' accepts the current greeting of node 'b'. */
 static bool lets_in(struct world *world, uint64_t a, uint64_t b)
 {
     char why[HASP_WHY_SIZE];
@@ -583,8 +584,8 @@ static bool lets_in(struct world *world, uint64_t a, uint64_t b)
     return core_check_peer(world->node[a].core, &hello, why) == 0;
 }
 
-/* Both ends see the same: a link that one has dropped is none, and is made anew
- * if both greet each other again. */
+/* Both ends agree: if one has dropped the link, it is down, and is connected
+ * again if both greet each other again. */
 static bool is_linked(struct world *world, uint64_t a, uint64_t b)
 {
     struct world_node *one = &world->node[a], *other = &world->node[b];
@@ -847,7 +848,7 @@ static void node_disk(struct world_node *node)
     }
 }
 
-/* It is sound, and whose it is the node knows as well. */
+/* The state is sound, and the node knows whose it is. */
 static void check_state(const struct world_node *node)
 {
     uint8_t cluster_id[CLUSTER_ID_SIZE];
@@ -861,7 +862,7 @@ static void check_state(const struct world_node *node)
     }
 }
 
-/* Who runs, and is not cut off, is at whatever address is said. */
+/* A node that runs and is not cut off is reachable at the address reported. */
 static void node_probe(struct world_node *node)
 {
     struct world *world = node->world;

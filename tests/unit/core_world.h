@@ -41,7 +41,7 @@ struct world_log {
     uint64_t first; /* Index of entry[0]. */
 };
 
-/* Makes room for so many entries more. */
+/* Makes room for 'count' more entries. */
 static inline void world_log_reserve(struct world_log *log, uint32_t more)
 {
     if (log->count + more > log->capacity) {
@@ -53,7 +53,7 @@ static inline void world_log_reserve(struct world_log *log, uint32_t more)
 
 #define WORLD_DIRECTORY(id) (77000 + (uint64_t)(id))
 
-/* How far a node is, as seen from outside. */
+/* A node's progress, as seen from outside. */
 struct world_progress {
     uint64_t applied, flushed, log_bytes;
 };
@@ -61,7 +61,7 @@ struct world_progress {
 struct world_node {
     struct world *world;
     uint64_t id;
-    uint64_t incarnation; /* Of its directory; WORLD_DIRECTORY(id) at first. */
+    uint64_t incarnation; /* Of its directory; first WORLD_DIRECTORY(id). */
     struct core *core;
     struct table *table;
     struct world_log log;
@@ -83,28 +83,28 @@ struct world_node {
     struct buffer snapshot;
     uint64_t snapshot_index, snapshot_term, snapshot_members_index;
     bool snapshot_due, snapshot_adopt_due;
-    bool adopts_late;      /* What it has received is not yet durable. */
+    bool adopts_late;      /* The received snapshot is not yet durable. */
     uint64_t install_next; /* 0: nothing is being installed. */
     struct buffer incoming;
     struct world_client client[CONN_MAX];
-    void *far;         /* Of world->adapt. */
+    void *far;         /* For world->adapt. */
     uint64_t conn_end; /* Connections were opened below this number. */
-    bool is_plain;     /* Nobody shows it a certificate. */
+    bool is_plain;     /* No peer shows it a certificate. */
     bool is_paused;
-    uint64_t flush_ms;  /* A write takes so much longer. */
-    bool is_disk_stuck; /* What is written does not become durable. */
-    bool has_unread;    /* Input may lie unread (rule 6) ... */
-    uint64_t read_ns;   /* ... that came after this. */
+    uint64_t flush_ms;  /* A write takes this much longer. */
+    bool is_disk_stuck; /* Writes do not become durable. */
+    bool has_unread;    /* Input may be unread (rule 6) ... */
+    uint64_t read_ns;   /* ... if it arrived after this. */
     struct prng prng;
     uint32_t feature_level; /* 0: that of this version. */
     int fatal_code;
     bool may_fail; /* It stops, or its frames are refused. */
     uint64_t log_bytes;
-    int stage_next; /* Of this turn, the earliest that may be over next. */
+    int stage_next; /* The earliest stage of this turn that may be over next. */
     struct world_progress stage_begin;
     struct core_accusation accused; /* On its disk. */
     uint64_t disk_room; /* For a received snapshot; 0: without end. */
-    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* As the port was told. */
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* As reported to the port. */
 };
 
 struct world_message {
@@ -118,20 +118,20 @@ struct world {
     uint64_t now_ms;
     struct world_node node[NODE_MAX + 1]; /* From 1. */
     uint64_t node_count;
-    uint64_t latency_ms; /* Of a message; 1 unless set. */
+    uint64_t latency_ms; /* Delay of a message; 1 unless set. */
     bool cut[NODE_MAX + 1][NODE_MAX + 1];
     struct world_message *message;
     uint32_t message_count, message_capacity;
     struct core_limits limits;
-    /* Of a node whose file says other limits of the state; else NULL. */
+    /* For a node whose file has other limits of the state; else NULL. */
     const struct lockfsm_limits *founding[NODE_MAX + 1]; /* Borrowed. */
     enum core_redirect redirect;
-    uint64_t trusted; /* Of each node that is started. */
+    uint64_t trusted; /* For each node started. */
     bool finalizes_itself;
     bool allows_no_ttl;
     bool drops_unnamed; /* Links to no members end, as the daemon's do. */
-    void (*adapt)(struct core_port *port); /* Of each node; or NULL. */
-    uint32_t founders_level;               /* Of each node that is started. */
+    void (*adapt)(struct core_port *port); /* For each node; or NULL. */
+    uint32_t founders_level;               /* For each node started. */
 };
 
 /* Why a frame was refused last. */
@@ -141,11 +141,11 @@ void port_log_truncate(void *data, uint64_t from_index);
 uint64_t clock_permille(const struct world_node *node);
 uint64_t node_now(const struct world_node *node);
 
-/* The machines' addresses begin so, and end with their numbers; NULL: all are
- * on loopback. */
+/* The machines' addresses begin with this, and end with their numbers; NULL:
+ * all are on loopback. */
 extern const char *world_network;
 
-/* Starts the core on what its "disk" holds. */
+/* Starts the core on the contents of its "disk". */
 void node_start(struct world *world, uint64_t id);
 
 struct world *world_new(uint64_t count);
@@ -153,8 +153,8 @@ struct world *world_new(uint64_t count);
 /* The first entry of a new cluster, the same on each founder. */
 void world_found(struct world *world);
 
-/* The process dies; what its disk and table hold stays. What had not become
- * durable is lost. */
+/* The process dies; the contents of its disk and table remain. Writes that had
+ * not become durable are lost. */
 void node_kill(struct world *world, uint64_t id);
 /* Kills it, and gives it an empty directory. */
 void node_wipe(struct world *world, uint64_t id);
@@ -181,17 +181,18 @@ void client_send(struct world *world, uint64_t node, uint64_t conn,
 const char *client_text(struct world *world, uint64_t node, uint64_t conn);
 void client_clear(struct world *world, uint64_t node, uint64_t conn);
 
-/* Lets everything happen that is due now. */
+/* Lets everything happen that is due. */
 void world_step(struct world *world);
 
 void world_run(struct world *world, uint64_t ms);
 
-/* The node that serves, 0 if there is none or more than one. */
+/* The node that serves; 0 if there is none or more than one. */
 uint64_t world_leader(struct world *world);
 
 uint64_t world_elect(struct world *world);
 
-/* Sends and waits for an answer; what it is, as text, until the next call. */
+/* Sends and waits for an answer; returns it as text, valid until the next
+ * call. */
 const char *client_ask(struct world *world, uint64_t node, uint64_t conn,
                        const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -199,7 +200,7 @@ const char *client_ask(struct world *world, uint64_t node, uint64_t conn,
 #define assert_answer(world, node, conn, answer, ...) \
     assert_string_equal(client_ask(world, node, conn, __VA_ARGS__), answer)
 
-/* The number under 'key' of a map answered last (RESP2), or -1. */
+/* The number under 'key' of the last map answered (RESP2), or -1. */
 int64_t answer_number(struct world *world, uint64_t node, uint64_t conn,
                       const char *key);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Numbers drawn by chance, the same in each run: for tests beside a naive
- * model. */
+/* Random numbers, the same in each run: for tests beside a naive model. */
 
 #ifndef HASP_TESTS_UNIT_DRAWN_H
 #define HASP_TESTS_UNIT_DRAWN_H
@@ -14,9 +13,10 @@ struct drawn {
 };
 
 uint64_t drawn_next(struct drawn *drawn);
-/* From 0 to count - 1. */
+/* Between 0 and count - 1. */
 uint32_t drawn_below(struct drawn *drawn, uint32_t count);
-/* Writes 'size' of the characters of 'letters', and no zero; returns 'size'. */
+/* Writes 'size' of the characters of 'letters', without a zero byte; returns
+ * 'size'. */
 size_t drawn_text(struct drawn *drawn, const char *letters, size_t size,
                   char *out);
 

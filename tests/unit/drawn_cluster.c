@@ -16,7 +16,7 @@ struct cluster {
     struct world *world;
     struct drawn_heard heard;
     struct drawn_request request;
-    struct drawn_http http[NODES + 1]; /* Of each node that runs. */
+    struct drawn_http http[NODES + 1]; /* One for each node that runs. */
     struct drawn_count *count;
     uint64_t leader;        /* The newest. */
     bool is_cut[NODES + 1]; /* From all others. */
@@ -142,7 +142,7 @@ static void open_client(struct cluster *cluster, uint64_t conn)
     client_open_as(cluster->world, node_of(conn), conn, &identity);
 }
 
-/* What was sent is whole replies and pushes. */
+/* The output is whole replies and pushes. */
 static void read_output(struct cluster *cluster, uint64_t conn)
 {
     struct buffer *out = &at(cluster, node_of(conn))->client[conn].output;
@@ -160,7 +160,7 @@ static void read_output(struct cluster *cluster, uint64_t conn)
     buffer_clear(out);
 }
 
-/* What was closed by the core is opened anew. */
+/* A connection that the core closed is opened again. */
 static void look_after(struct cluster *cluster)
 {
     for (uint64_t id = 1; id <= NODES; id++) {
@@ -261,7 +261,7 @@ static void break_something(struct cluster *cluster)
     }
 }
 
-/* Each node runs and is reached, unless it was told to leave. */
+/* Each node runs and is reachable, unless it was asked to leave. */
 static void mend(struct cluster *cluster)
 {
     for (uint64_t id = 1; id <= NODES; id++) {
@@ -329,7 +329,7 @@ void drawn_cluster(const struct choice *choice, uint32_t steps,
     world_found(world);
     (void)world_elect(world);
     for (uint64_t id = 1; id <= NODES; id++) {
-        world->node[id].may_fail = true; /* Told to leave, it does. */
+        world->node[id].may_fail = true; /* It stops when asked to leave. */
         open_http(cluster, id);
     }
     for (uint64_t conn = 0; conn < CLIENTS; conn++) {

@@ -276,7 +276,7 @@ static bool is_given(const struct draw *draw, const struct route *route,
     const char *name = route_parameter(route, &size);
     if (name != NULL && strlen(field->name) == size &&
         memcmp(field->name, name, size) == 0) {
-        return false; /* It is in the path. */
+        return false; /* It is part of the path. */
     }
     return (field->flags & FIELD_REQUIRED) != 0 ? below(draw, 16) != 0
                                                 : below(draw, 4) == 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Requests of HTTP drawn from the table of routes, each field with values from
- * small pools; and what stands in for net/http.h, so that the gateway carries
- * them out at a core without a socket. Each answer in JSON has to be JSON. */
+/* HTTP requests drawn from the table of routes, each field with values from
+ * small pools; and a replacement of net/http.h, so that the gateway carries
+ * them out at a core without a socket. Each JSON answer has to be valid
+ * JSON. */
 
 #ifndef HASP_TESTS_UNIT_DRAWN_HTTP_H
 #define HASP_TESTS_UNIT_DRAWN_HTTP_H
@@ -24,7 +25,7 @@ void drawn_http_close(struct drawn_http *http);
 /* Sends one, if there is room; false: there is none. */
 bool drawn_http_send(struct drawn_http *http, const struct choice *choice,
                      const struct drawn_heard *heard);
-/* After a turn: what is answered ends; now and then streams do, too. */
+/* After a turn: answered exchanges end; now and then streams do, too. */
 void drawn_http_look_after(struct drawn_http *http, uint64_t now_ns,
                            const struct choice *choice);
 

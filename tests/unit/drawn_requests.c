@@ -119,7 +119,7 @@ static void put_m(struct draw *draw)
     put_number(draw, below(draw, 5));
 }
 
-/* An id or a token: one that was heard of, as a rule. */
+/* An id or a token: usually one that was answered before. */
 static void put_id(struct draw *draw)
 {
     uint64_t heard = draw->heard->number[below(draw, DRAWN_HEARD_COUNT)];
@@ -144,7 +144,7 @@ static void put_secret(struct draw *draw)
     put_text(draw, SECRET);
 }
 
-/* The proof of that secret, or of another one. */
+/* The proof of that secret, or of another. */
 static void put_sha256(struct draw *draw)
 {
     static const char digits[] = "0123456789abcdef";
@@ -160,7 +160,7 @@ static void put_sha256(struct draw *draw)
     put_room(draw, (size_t)2 * PROOF_SIZE);
 }
 
-/* A member's data directory, another one, or none that there can be. */
+/* A member's data directory, another one, or an impossible one. */
 static void put_directory(struct draw *draw)
 {
     static const char *const directories[] = {
@@ -226,7 +226,7 @@ static void put_version(struct draw *draw)
     put_number(draw, 2 + below(draw, 2));
 }
 
-/* Of CLIENT, SCRIPT; the sections of INFO. */
+/* Subcommands of CLIENT, SCRIPT; the sections of INFO. */
 static void put_subcommand(struct draw *draw)
 {
     static const char *const words[] = {
@@ -235,7 +235,7 @@ static void put_subcommand(struct draw *draw)
     put_text(draw, PICK(draw, words));
 }
 
-/* One of our own words, and what looks like one: as an answer it is data. */
+/* One of hasp's own words, or a similar one: in an answer it is data. */
 static void copy_word(struct draw *draw, char *out, size_t size)
 {
     static const char *const odd[] = {"", " ", " x", "x", "OK", "-BUSY"};
@@ -258,8 +258,8 @@ static void put_argument(struct draw *draw)
     put_room(draw, strlen(room));
 }
 
-/* A script that changes a key, or not, and then succeeds, or fails in any
- * words. */
+/* A script that changes a key, or not, and then succeeds, or fails with any
+ * text. */
 static size_t make_script(struct draw *draw, char *out)
 {
     static const char *const changes[] = {
@@ -314,7 +314,7 @@ static void put_sha1(struct draw *draw)
     put_room(draw, SHA1_TEXT_SIZE - 1);
 }
 
-/* How many of what follows: filled in when that is drawn. */
+/* The number of the following words: filled in after those are drawn. */
 static void put_count(struct draw *draw)
 {
     draw->count_at = draw->to->count;
@@ -394,7 +394,7 @@ static bool is_repeated(const char *at, const char *end)
     return end - at >= 3 && memcmp(at, "...", 3) == 0;
 }
 
-/* Where the alternative that begins here ends. */
+/* The end of the alternative that begins here. */
 static const char *alternative_end(const char *at, const char *end)
 {
     int depth = 0;
@@ -453,7 +453,7 @@ static void put_alternatives(struct draw *draw, const char *at, const char *end)
     put_sequence(draw, at, to);
 }
 
-/* A word, or one of several; returns what is behind it. */
+/* A word, or one of several; returns the text after it. */
 static const char *put_item(struct draw *draw, const char *at, const char *end)
 {
     const char *to = word_end(at, end);
@@ -577,7 +577,7 @@ void drawn_request_of(const struct choice *choice,
     put_options(&draw, command);
 }
 
-/* Makes one word another, or the last one go. */
+/* Replaces one word, or drops the last one. */
 static void spoil(struct draw *draw)
 {
     static const char *const words[] = {
@@ -594,7 +594,7 @@ static void spoil(struct draw *draw)
 void drawn_request(const struct choice *choice, const struct drawn_heard *heard,
                    struct drawn_request *ret)
 {
-    /* What several clients race for. */
+    /* A key that several clients race for. */
     static const char *const hot[] = {
         "SET",          "SET",         "EVAL",         "EVAL",
         "PERSIST",      "PEXPIRE",     "DEL",          "MULTI",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What transcripts say of durable sessions and of holds that are
- * taken. */
+/* Durable sessions and transferred holds in transcripts. */
 
 #ifndef HASP_TESTS_UNIT_FSM_DURABLE_H
 #define HASP_TESTS_UNIT_FSM_DURABLE_H
@@ -13,7 +12,7 @@ void read_durable(const struct script *script, struct open_command *open);
 void put_ttl(struct buffer *out, const struct session *session);
 
 run_fn run_break, run_object, run_break_over, run_hold_over;
-/* What is announced to a hold, if anything. */
+/* The notice pending for a hold, if any. */
 void put_break(struct buffer *out, const struct hold *hold);
 
 #endif /* HASP_TESTS_UNIT_FSM_DURABLE_H */

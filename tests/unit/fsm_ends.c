@@ -21,7 +21,7 @@ void run_expire(struct script *script, struct buffer *out)
                                       .session_count = script->word_count - 1});
 }
 
-/* How much one entry does, from here on. */
+/* The most steps of one entry, from here on. */
 void run_slice(struct script *script, struct buffer *out)
 {
     (void)out;

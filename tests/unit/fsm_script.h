@@ -44,12 +44,12 @@ struct script {
     struct machine plain;
     struct machine reloaded;
     struct table *table;
-    const struct lockfsm *shown; /* The machine that is looked at. */
+    const struct lockfsm *shown; /* The machine being checked. */
     uint64_t index;
-    uint32_t slice; /* What an entry does at most. */
+    uint32_t slice; /* The most steps of an entry. */
     struct alias alias[ALIAS_MAX];
     uint32_t alias_count;
-    char *word[WORD_MAX]; /* Of the command being run. */
+    char *word[WORD_MAX]; /* Words of the command being run. */
     uint32_t word_count;
     struct buffer command;
     struct buffer output;
@@ -67,7 +67,7 @@ uint64_t number(const struct script *script, const char *name);
 struct bytes text_of(const struct script *script, const char *name);
 const char *word(const struct script *script, uint32_t at);
 
-/* A session's name, or "#5" for an id that never was ours. */
+/* A session's name, or "#5" for an id that was never ours. */
 uint64_t session_named(const struct script *script, const char *name);
 
 /* "s1" or "s1/owner" in word 1, with REQ and ACKED; also=6-9: these, too. */

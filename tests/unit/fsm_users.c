@@ -24,7 +24,7 @@ uint64_t user_in(const struct script *script, uint64_t otherwise)
     return user->number;
 }
 
-/* "if=5"; "if=now": as it is now. */
+/* "if=5"; "if=now": the current revision. */
 static uint64_t changed_in(const struct script *script, uint64_t now)
 {
     const char *text = option(script, "if");

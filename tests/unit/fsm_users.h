@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The commands of transcripts that are about users and roles. */
+/* Transcript commands about users and roles. */
 
 #ifndef HASP_TESTS_UNIT_FSM_USERS_H
 #define HASP_TESTS_UNIT_FSM_USERS_H
 
 #include "tests/unit/fsm_script.h"
 
-/* "as=NAME": whose the entry is; else that of 'otherwise'. */
+/* "as=NAME": the user of the entry; without it that of 'otherwise'. */
 uint64_t user_in(const struct script *script, uint64_t otherwise);
 
 run_fn run_user, run_unuser, run_secret, run_unsecret, run_role, run_unrole,

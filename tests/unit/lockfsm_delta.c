@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Keeps of a state what its successors are compared with. */
+/* Keeps the parts of a state that its successors are compared with. */
 
 #include "tests/unit/lockfsm_delta.h"
 
@@ -20,7 +20,7 @@ struct known_session {
     uint64_t id;
     uint64_t heard_index;
     uint64_t mark_index;
-    uint64_t spent; /* So many numbers. */
+    uint64_t spent; /* Count of spent numbers. */
 };
 
 struct lockfsm_delta {
@@ -98,8 +98,8 @@ static uint64_t spent_of(const struct session *session)
     return sum;
 }
 
-/* Ids grow with the log, so a session that was not there before must be younger
- * than the state before. */
+/* Ids grow with the log, so a session that was not in the earlier state must be
+ * newer than that state. */
 static const char *compare_sessions(const struct lockfsm_delta *delta,
                                     const struct lockfsm *fsm)
 {
@@ -116,7 +116,7 @@ static const char *compare_sessions(const struct lockfsm_delta *delta,
             return "a spent number that may be used again";
         }
         if (known == NULL || session->heard_index > known->heard_index) {
-            continue; /* Heard since then, whatever was before. */
+            continue; /* Heard since then, regardless of earlier marks. */
         }
         if (session->heard_index < known->heard_index ||
             session->mark_index < known->mark_index) {

@@ -14,7 +14,8 @@ struct lease_clock read_clock(void)
                                 2 * origin_ns + world.ms * NS_PER_MS};
 }
 
-/* What the asker holds for the time is taken away; the call must bring it. */
+/* The memory of the call for the caller's data is taken away; the call must
+ * bring it. */
 struct lease_clock now(void)
 {
     assert_time_kept();
@@ -95,7 +96,7 @@ static void put_grant(char *text, size_t size, long long token, long long first,
              token, first != 0 ? first : token, left);
 }
 
-/* A rule tells the tokens alone; the node tells what was granted with them. */
+/* A rule has only the tokens; the node reports the grants with them. */
 static const char *with_grants(const char *line, const char *answer)
 {
     static char text[2048];
@@ -125,7 +126,7 @@ static const char *with_grants(const char *line, const char *answer)
 }
 
 /* Each change and each end names its session, and each heartbeat its secret,
- * too. Of the first session that is not told again. */
+ * too. For the first session the id is not repeated. */
 static void take_name(char *line)
 {
     static const char beat[] = "SESSION.KEEP 17 " SECRET " FULL";
@@ -148,7 +149,7 @@ static void take_name(char *line)
     if (at != NULL && strncmp(line, "LOCK.", 5) == 0) {
         memmove(at, at + sizeof full - 1, strlen(at + sizeof full - 1) + 1);
     } else {
-        /* Each of these asks for all that it is granted. */
+        /* Each of these asks for its full grant. */
         assert_true(strncmp(line, "LOCK.ACQUIRE", 12) != 0 &&
                     strncmp(line, "LOCK.MACQUIRE", 13) != 0 &&
                     strncmp(line, "LOCK.CONVERT", 12) != 0);
@@ -239,7 +240,7 @@ void turn(void)
     fail_msg("the machine does not come to rest");
 }
 
-/* Lets time pass, with each turn at its time. */
+/* Lets time pass; each turn comes at its time. */
 void pass(uint64_t time_ms)
 {
     uint64_t end_ms = world.ms + time_ms;

@@ -29,8 +29,8 @@
     "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:%d\r\n" \
     "$8\r\ntrust_ms\r\n:800\r\n"
 
-/* What a node answers to requests that begin so; once, or always. A prefix that
- * begins with "1:" is for node 1 alone. */
+/* The answer of a node to requests with this prefix; once, or always. A prefix
+ * that begins with "1:" is for node 1 alone. */
 struct rule {
     const char *prefix;
     const char *answer;
@@ -41,13 +41,13 @@ struct rule {
 extern struct machine_world {
     struct cluster_conn asker;
     struct session_fsm machine;
-    uint64_t ms; /* Since the beginning; 'asleep_ms' of it suspended. */
+    uint64_t ms; /* Since the start; 'asleep_ms' of it suspended. */
     uint64_t asleep_ms;
-    struct lease_clock given; /* The newest time that a call was told. */
+    struct lease_clock given; /* The newest time passed to a call. */
     int linger_ms;
     bool is_dead[NODES], is_silent[NODES], is_distrusted[NODES];
-    /* The driver reads what is shown again, and it was other than before; or
-     * why it was not taken. */
+    /* The driver reads the credentials again, and they had changed; or the
+     * reason why they were refused. */
     bool may_renew, has_changed;
     const char *why;
     int renewals;
@@ -68,23 +68,23 @@ struct told {
     "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n"     \
     "$5\r\nindex\r\n:9\r\n"
 
-/* What a node says of a grant: texts of numbers, of 'left' "_" without a limit.
- */
+/* The node's answer to a grant: numbers as texts; "_" as 'left' means no
+ * limit. */
 #define GRANT(token, first, count, left, as_of)                     \
     "%5\r\n$5\r\ntoken\r\n:" token "\r\n$5\r\nfirst\r\n:" first     \
     "\r\n$5\r\ncount\r\n:" count "\r\n$12\r\nhold_left_ms\r\n" left \
     "\r\n$5\r\nas_of\r\n:" as_of "\r\n"
-/* A push of it to who waits at place 8. */
+/* Pushes it to the waiter at place 8. */
 #define GRANT_PUSH(owner, grant)                                    \
     ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n"   \
     ":17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n$4\r\nwait\r\n:8\r\n" \
     "$6\r\ngrants\r\n*1\r\n" grant
 
-/* What the clocks show. */
+/* The readings of the clocks. */
 struct lease_clock read_clock(void);
-/* The same, for a call that tells the machine the time: whoever forgets to keep
- * it is found by the next such call, and what reads the time of an earlier call
- * reads 0. */
+/* The same, for a call that passes the time to the machine: if a call forgets
+ * to store it, the next such call detects that, and code that uses the time of
+ * an earlier call reads 0. */
 struct lease_clock now(void);
 void assert_time_kept(void);
 /* The answer to the next request, or to all, that begins so. */
@@ -92,7 +92,7 @@ void once(const char *prefix, const char *answer);
 void always(const char *prefix, const char *answer);
 /* These bytes come. */
 void give(const char *text);
-/* Lets the machine and the nodes talk until nobody has anything to say. */
+/* Lets the machine and the nodes talk until both are idle. */
 void turn(void);
 /* The same, while time passes. */
 void pass(uint64_t time_ms);

@@ -95,7 +95,7 @@ static void on_too_old(void *data, const struct frame_hello *hello)
 {
     struct node *node = data;
     assert_true(hello->cluster_level > node->feature_level);
-    assert_int_equal(hello->incarnation, 0); /* It says no more than needed. */
+    assert_int_equal(hello->incarnation, 0); /* It says only what is needed. */
     node->told_too_old++;
 }
 
@@ -257,7 +257,7 @@ int tear_down(void **state)
     return 0;
 }
 
-/* --- A stranger ----------------------------------------------------------- */
+/* --- An unknown peer ------------------------------------------------------ */
 
 int dial_node(uint64_t id)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Peers on loopback: nodes in one loop, and a plain socket that plays
- * strangers, guests and misbehaving members. Every loop is bounded in time. */
+/* Peers on loopback: nodes in one loop, and a plain socket that plays unknown
+ * peers, guests and misbehaving members. Every loop is bounded in time. */
 
 #ifndef HASP_TESTS_UNIT_PEERS_WORLD_H
 #define HASP_TESTS_UNIT_PEERS_WORLD_H
@@ -76,7 +76,7 @@ void open_node_on(uint64_t id, const uint8_t cluster_id[16],
                   uint64_t incarnation, uint16_t port);
 void open_node(uint64_t id, const uint8_t cluster_id[16]);
 
-/* 'who' learns that member 'id' is to be found at the port of node 'at'. */
+/* 'who' learns that the address of member 'id' is the port of node 'at'. */
 void introduce_at(uint64_t who, uint64_t id, uint64_t at);
 
 void introduce(uint64_t a, uint64_t b);
@@ -99,16 +99,16 @@ bool is_up(uint64_t who, uint64_t id);
 void close_node(uint64_t id);
 int dial_node(uint64_t id);
 
-/* What a peer would say first. */
+/* The first frame of a peer. */
 struct frame_hello hello_of(uint64_t from, uint64_t to);
 
 void say(int fd, const void *data, size_t size);
 void say_hello(int fd, const struct frame_hello *hello);
 
-/* True if the node has closed the connection (whatever it said before). */
+/* True if the node has closed the connection (after any output). */
 bool is_hung_up(int fd);
 
-/* The next frame for a stranger, turning the loop meanwhile. */
+/* The next frame for an unknown peer; turns the loop meanwhile. */
 enum frame_type hear(int fd, struct buffer *in, struct buffer *ret_body);
 
 /* Node 1, and a socket that is member 2 to it. */

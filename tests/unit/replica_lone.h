@@ -20,10 +20,11 @@
 
 #define ENTRIES_MAX 64
 
-/* The data directory of member 'id', unless a test says otherwise. */
+/* The data directory of member 'id', unless a test replaces it. */
 #define DIRECTORY(id) (500 + (uint64_t)(id))
 
-/* The replica under test is member 1; what its log on disk holds is kept. */
+/* The replica under test is member 1; the contents of its log on disk are
+ * kept. */
 struct lone {
     struct replica *replica;
     struct replica_update update;
@@ -33,7 +34,7 @@ struct lone {
     uint64_t now_ms;
     uint64_t incarnation; /* 0: DIRECTORY(1). */
     bool saves_no_vote;   /* The test does. */
-    uint64_t flush_ms;    /* What it takes. */
+    uint64_t flush_ms;    /* Duration of a flush. */
 };
 
 void make_members(struct replica_members *members, uint32_t voters,
@@ -44,8 +45,8 @@ struct replica_entry *add_entry(struct lone *lone, uint64_t term,
 /* The i'th message of the last update. */
 struct message sent(const struct lone *lone, uint32_t i);
 
-/* Saves the vote if that was asked for: the update then has as well what waited
- * for it. */
+/* Saves the vote if that was requested: the update then also has the messages
+ * that waited for it. */
 void save_vote(struct lone *lone);
 
 /* 'members' are the founders; more entries may have been added before. */
@@ -65,13 +66,14 @@ int append(struct lone *lone, uint64_t term, uint64_t prev, uint32_t count,
 void persist(struct lone *lone, uint64_t term, uint64_t log_index);
 void tick(struct lone *lone);
 
-/* Wins an election with the votes of members 2 and, if need be, 3. */
+/* Wins an election with the votes of members 2 and, if necessary, 3. */
 void lead(struct lone *lone);
 
 void accept_up_to(struct lone *lone, uint64_t from, uint64_t last);
 uint64_t submit(struct lone *lone);
 
-/* Leads, with an entry of its own term committed; returns its index. */
+/* Becomes the leader, with a committed entry of its own term; returns its
+ * index. */
 uint64_t serve(struct lone *lone);
 
 void take_snapshot(struct lone *lone, uint64_t log_index);

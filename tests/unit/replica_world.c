@@ -344,7 +344,7 @@ static inline void world_apply(struct world *world, struct world_node *node)
     }
 }
 
-/* What is known to be committed, be it durable here or not. */
+/* The committed prefix that is known, durable here or not. */
 static inline void world_see_commit(struct world *world,
                                     struct world_node *node)
 {
@@ -378,7 +378,7 @@ static inline void world_trace(struct world *world,
     world->trace = hash;
 }
 
-/* While a vote is being saved, nothing leaves that promises anything. */
+/* While a vote is being saved, no message leaves that depends on it. */
 static inline void world_check_early(struct world *world,
                                      const struct world_node *node,
                                      const struct replica_update *update)
@@ -405,7 +405,7 @@ static inline void world_start_save(struct world *world,
     node->save_due_ms = world->now_ms + node->save_ms;
 }
 
-/* The newest one that is asked for is saved, whatever was asked for before. */
+/* The newest vote requested is saved, regardless of earlier requests. */
 static inline void world_save_vote(struct world *world, struct world_node *node,
                                    const struct replica_update *update)
 {
@@ -449,7 +449,7 @@ void world_carry_out(struct world *world, struct world_node *node,
     if (update->truncate_from > 0 || update->entry_count > 0) {
         for (uint32_t i = 0; i < update->entry_count; i++) {
             const struct replica_entry *entry = &update->entries[i];
-            uint64_t before = UINT64_MAX; /* Not known any more. */
+            uint64_t before = UINT64_MAX; /* No longer known. */
             if (entry->log_index - 1 > node->trimmed) {
                 before = replica_entry(node->replica, entry->log_index - 1)
                              .term;
@@ -599,7 +599,7 @@ static inline void world_finish_writes(struct world *world,
             last = write->first + write->count - 1;
         }
         world_write_to_disk(node, write->count);
-        /* Completions are told one by one or several at once. */
+        /* Completions are reported one by one or several at once. */
         if (last > 0 && world_below(world, 2) == 0) {
             replica_persisted(node->replica, term, last, flush_ms,
                               world->now_ms, &update);
@@ -692,7 +692,7 @@ void world_ask(struct world *world, struct world_node *node)
     world_carry_out(world, node, &update);
 }
 
-/* What an owner of a replica does at the end of each turn. */
+/* The work of a replica's owner at the end of each turn. */
 static inline void world_turn(struct world *world, struct world_node *node)
 {
     struct replica_update update;

@@ -6,11 +6,11 @@
  * doubles and reorders; disks whose writes take time and of which a crash keeps
  * a part; snapshots that travel in one piece. All of it is drawn from one seed.
  *
- * Oracles, looked at after every update:
+ * Oracles, checked after every update:
  *
  *     election safety    one leader per term
  *     log matching       an (index, term) has one content and one predecessor
- *     committed stays    whoever commits an index commits the same entry
+ *     committed stays    all nodes that commit an index commit the same entry
  *     one history        equal applied indexes, equal states
  *     questions          a confirmed leader had no successor, and knew all that
  *                        was committed, when the question was asked
@@ -38,7 +38,7 @@
 /* The data directory of node 'id'. */
 #define DIRECTORY(id) (500 + (uint64_t)(id))
 
-/* What a disk holds, and what is on its way there. */
+/* Contents of a disk, and the writes on their way to it. */
 
 struct world_entry {
     uint64_t term;
@@ -88,8 +88,8 @@ void world_snapshot_copy(struct world_snapshot *to,
 struct world_question {
     uint64_t number;
     uint64_t term;
-    uint64_t newest_leader_term; /* Of all nodes, when it was asked. */
-    uint64_t committed;          /* Likewise. */
+    uint64_t newest_leader_term; /* Maximum over all nodes when it was asked. */
+    uint64_t committed;          /* The same, for commit indexes. */
     uint64_t known;              /* The asker's commit index, 0: not serving. */
 };
 
@@ -117,7 +117,7 @@ struct world_node {
     bool has_joined;    /* Started once. */
     bool is_installing; /* Sometimes until a crash ends it. */
     bool wants_begin;
-    uint64_t begin_index; /* Of its own entry of this term. */
+    uint64_t begin_index; /* Index of its own entry of this term. */
     struct world_question questions[WORLD_QUESTIONS];
     uint64_t confirmed_count;
     uint64_t installed_count;
@@ -155,9 +155,9 @@ struct world {
     double twice;
     uint32_t delay_ms;                  /* At most. */
     uint32_t disk_ms;                   /* At most ... */
-    uint32_t flush_ms[WORLD_NODES_MAX]; /* ... and so much more, always. */
+    uint32_t flush_ms[WORLD_NODES_MAX]; /* ... plus this much, always. */
     uint32_t in_flight_max;
-    uint64_t snapshot_entries; /* Take one after so many; 0: never. */
+    uint64_t snapshot_entries; /* Take one after this many entries; 0: never. */
     bool stops_half_way;       /* Some installations end only with a crash. */
     bool loses_tables; /* A crash throws the table back to the snapshot. */
 
@@ -172,7 +172,7 @@ struct world {
     struct world_seen *seen;
     uint64_t seen_capacity;
     uint64_t seen_count;
-    uint64_t trace; /* Hash of all that was told. */
+    uint64_t trace; /* Hash of all output. */
     uint64_t last_command;
 };
 
@@ -191,7 +191,7 @@ void world_carry_out(struct world *world, struct world_node *node,
                      const struct replica_update *update);
 void world_start_node(struct world *world, struct world_node *node);
 
-/* The process dies; of the writes under way a part has reached the disk. */
+/* The process dies; a part of the writes under way has reached the disk. */
 void world_crash(struct world *world, struct world_node *node);
 
 /* The process of 'node' dies and its connections are closed. */
@@ -201,13 +201,13 @@ int world_submit(struct world *world, struct world_node *node, uint32_t count,
                  uint64_t *ret_first);
 void world_ask(struct world *world, struct world_node *node);
 
-/* One millisecond. */
+/* Runs one millisecond. */
 void world_step(struct world *world);
 
 void world_run(struct world *world, uint64_t duration_ms);
 
 /* A world of 'count' founders that are all up, with a fast and faultless
- * network; the caller changes what it wants to be different. */
+ * network; the caller changes the settings that it needs. */
 void world_init(struct world *world, uint64_t seed, uint32_t count);
 
 void world_done(struct world *world);
@@ -218,8 +218,8 @@ struct world_node *world_leader(struct world *world);
 
 struct world_node *world_wait_leader(struct world *world);
 
-/* Takes away every fault, starts whoever is down, and expects all members but
- * spares to come to the same state, with one leader that can commit. */
+/* Removes every fault, starts every node that is down, and expects all members
+ * but spares to reach the same state, with one leader that can commit. */
 void world_heal(struct world *world);
 
 void world_settle(struct world *world);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* base/account: who is served when more is to be done than a turn has time
- * for. */
+/* base/account: which requests are served if a turn has too little time for
+ * all. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,9 +18,9 @@ struct source {
     struct account_claim claim;
     struct account *account;
     uint64_t left;   /* Requests that wait. */
-    uint64_t cost;   /* Of each. */
+    uint64_t cost;   /* Cost of each. */
     uint64_t served; /* How many were served. */
-    uint64_t rekey;  /* Its user once it is served; 0: as it was. */
+    uint64_t rekey;  /* Its user once it is served; 0: unchanged. */
 };
 
 static bool serve(struct account_claim *claim)
@@ -105,11 +105,11 @@ static void a_dear_request_is_a_debt(void **state)
     for (uint64_t i = 0; i < 100; i++) {
         turn(&account, i);
     }
-    /* Both have had as much. */
+    /* Both have received the same. */
     assert_in_range(dear.served * 1000, cheap.served / 2, cheap.served * 2);
     assert_true(dear.served >= 2);
     account_leave(&account, &cheap.claim);
-    /* Nor is a debt forgotten with the connection. */
+    /* The debt also survives the connection. */
     uint64_t before = dear.served;
     account_leave(&account, &dear.claim);
     join(&account, &dear, 1, 1000, 1000);
@@ -195,7 +195,7 @@ static void what_was_read_is_told(void **state)
     assert_int_equal(account_waiting_ns(&account), 2000);
     account_begin(&account, 1500);
     join(&account, &second, 2, 1, 1);
-    /* It may have come before it was noticed. */
+    /* It may have arrived before it was noticed. */
     assert_int_equal(account_waiting_ns(&account), 1500);
     account_serve(&account, 3000);
     assert_int_equal(second.left, 0);

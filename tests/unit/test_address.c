@@ -74,7 +74,7 @@ static void addresses_are_shown(void **state)
     assert_string_equal(text, "[2001:db8::1]:7");
 }
 
-/* Whoever has one address of an IPv6 network has them all. */
+/* A client with one address of an IPv6 network can use all of them. */
 static void an_origin_is_a_host_or_a_network(void **state)
 {
     (void)state;

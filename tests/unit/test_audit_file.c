@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a file of acts will never have (node/audit_file.h). */
+/* Acts that a file will never contain (node/audit_file.h). */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ static void what_follows_has_no_gap(void **state)
     struct audit_place empty = {"", 0};
     struct audit_place behind = {"b", 90};
     struct audit_place ahead = {"b", 900};
-    /* In an earlier life, and it has all of that; or not yet. */
+    /* Of an earlier life, and it has all of that; or not yet. */
     struct audit_place earlier = {"a", 80};
     struct audit_place unknown = {"", 40};
     assert_false(audit_gap_next(&empty, &source, &gap));
@@ -27,7 +27,7 @@ static void what_follows_has_no_gap(void **state)
     assert_false(audit_gap_next(&earlier, &source, &gap));
     assert_false(audit_gap_next(&unknown, &source, &gap));
     assert_int_equal(ahead.number, 900);
-    source.oldest = 91; /* The next one is the first that is kept. */
+    source.oldest = 91; /* The next one is the first that is stored. */
     assert_false(audit_gap_next(&behind, &source, &gap));
 }
 

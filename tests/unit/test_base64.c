@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The vectors of RFC 4648, and what is not to the letter. */
+/* The vectors of RFC 4648, and invalid encodings. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -16,7 +16,8 @@
 
 /* --- Globs ---------------------------------------------------------------- */
 
-/* The class behind '[', as the set of what it matches; returns what follows. */
+/* The class after '[', as the set of characters it matches; returns the text
+ * after it. */
 static const char *naive_class(const char *p, const char *end, bool set[256])
 {
     bool is_negated = p < end && *p == '^';
@@ -123,7 +124,7 @@ static void a_glob_counts_what_it_looks_at(void **state)
 
 /* --- Characters ----------------------------------------------------------- */
 
-/* The code in so many bytes, right or not. */
+/* Encodes the code in 'size' bytes, valid or not. */
 static struct bytes encoded(uint32_t code, size_t size, uint8_t out[4])
 {
     static const uint8_t heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -162,7 +163,7 @@ static void each_character_is_known(void **state)
             assert_true(size == 1 || bytes_printable(text) == 0);
         }
     }
-    for (int first = 0x80; first < 0x100; first++) { /* No beginning. */
+    for (int first = 0x80; first < 0x100; first++) { /* Not a first byte. */
         uint8_t wrong[] = {(uint8_t)first, 'a', 'a', 'a'};
         assert_int_equal(bytes_printable(bytes_of(wrong, 4)), 0);
     }
@@ -336,7 +337,7 @@ static void what_is_put_is_read(void **state)
 {
     struct buffer buffer = {0};
     (void)state;
-    for (uint32_t i = 0; i < 1000; i++) { /* It grows meanwhile. */
+    for (uint32_t i = 0; i < 1000; i++) { /* It grows during this. */
         buffer_put_u8(&buffer, (uint8_t)i);
         buffer_put_u32(&buffer, i * 2654435761u);
         buffer_put_u64(&buffer, i * UINT64_C(11400714819323198485));

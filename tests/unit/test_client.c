@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* client/: endpoints, connections, asking again, sessions, against nodes that
- * follow a script. A scripted node is a thread that takes
- * connections on a free port of loopback and gives each request the next answer
- * of its script. */
+/* client/: endpoints, connections, retries, sessions, against nodes that follow
+ * a script. A scripted node is a thread that accepts connections on a free port
+ * of loopback and gives each request the next answer of its script. */
 
 #include "client/client.h"
 
@@ -45,7 +44,7 @@ struct node {
     char seen[8192]; /* Requests but HELLO, words separated by blanks, '|'. */
 };
 
-/* What it has seen so far, until the next call. */
+/* The requests so far, until the next call. */
 static const char *seen_by(struct node *node)
 {
     static char seen[sizeof node->seen];
@@ -352,7 +351,7 @@ static void a_refusal_is_not_repeated(void **state)
     node_stop(node);
 }
 
-/* Nothing was done, so even what must not be done twice is asked again. */
+/* Nothing was done, so even a request that must not run twice is repeated. */
 static void no_leader_and_busy_are_asked_again(void **state)
 {
     (void)state;
@@ -543,7 +542,7 @@ static void pushes_go_past_the_answers(void **state)
     client_set_push(client, count_push, &count);
     assert_int_equal(ask(client, "A", &options, &value), 0);
     assert_int_equal(value, 1);
-    assert_true(count >= 1); /* What is read together is given out so. */
+    assert_true(count >= 1); /* Bytes read together are delivered together. */
     assert_int_equal(client_wait_push(client, in_ms(5000)), 0);
     assert_int_equal(count, 2);
     assert_int_equal(client_wait_push(client, in_ms(50)), HASP_ETIMEDOUT);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How fast another clock runs, by what it says its time is, however late. */
+/* The rate of a remote clock, estimated from its timestamps, however late they
+ * arrive. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@ struct pair {
     struct clock_rate rate;
     struct prng prng;
     uint64_t true_ns;
-    uint64_t permille[2]; /* Of the local and of the remote clock. */
+    uint64_t permille[2]; /* Rates of the local and of the remote clock. */
     uint64_t remote_from_ns;
 };
 
@@ -31,7 +32,8 @@ static struct pair pair_of(uint64_t local, uint64_t remote)
                          .remote_from_ns = 77 * NS_PER_S};
 }
 
-/* Messages for so long, each 'delay_ns' late and by chance up to 'more_ns'. */
+/* Messages for 'ns', each 'delay_ns' late, plus a random delay of up to
+ * 'more_ns'. */
 static void run(struct pair *pair, uint64_t ns, uint64_t delay_ns,
                 uint64_t more_ns)
 {
@@ -84,7 +86,7 @@ static void a_rate_is_told_in_millionths(void **state)
     }
 }
 
-/* Delays that change by chance, as in a busy network. */
+/* Random changes of delay, as in a busy network. */
 static void delays_move_it_little(void **state)
 {
     (void)state;
@@ -96,8 +98,8 @@ static void delays_move_it_little(void **state)
     }
 }
 
-/* A network that is blocked, a process that stood still: all of some seconds is
- * late, and comes at once. */
+/* A blocked network or a stopped process: everything of some seconds is late,
+ * and arrives at once. */
 static void what_is_late_for_seconds_does_not_move_it(void **state)
 {
     (void)state;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One request, asked of three nodes: which of them are asked, when, and what is
- * told at the end (client/client_request.h, client/cluster_conn.h). */
+/* One request to three nodes: which of them are asked, when, and what is
+ * reported at the end (client/client_request.h, client/cluster_conn.h). */
 
 #include "base/minmax.h"
 #include "tests/unit/machine_world.h"
 
 #define TIMEOUT_MS 1000
-#define LATE_MS 250 /* In the last of them nobody who was refused asks. */
+#define LATE_MS 250 /* Refused requests are not repeated this late. */
 #define ATTEMPTS_MAX 64
 
 /* --- A request ------------------------------------------------------------ */
 
 struct asked {
     struct client_request ask;
-    int count; /* Of ends. */
+    int count; /* Number of ends. */
     int error;
     char code[CLIENT_CODE_SIZE];
     char why[HASP_WHY_SIZE];
     uint64_t begun_ms;
-    uint64_t told_ms; /* Since it began. */
+    uint64_t told_ms; /* Since the request began. */
 };
 
 static void told(struct client_request *ask,
@@ -49,7 +49,7 @@ static void asked_done(struct asked *asked)
     query_done(&asked->ask.query);
 }
 
-/* Asks, and lets its whole time pass. */
+/* Sends the request, and lets its whole time pass. */
 static void ask(struct asked *asked)
 {
     ask_for(asked, "WORK");
@@ -65,7 +65,7 @@ static void assert_end(const struct asked *asked, int error, const char *why)
     assert_string_equal(asked->why, why);
 }
 
-/* The world of another case. */
+/* The world of a further case. */
 static void begin_anew(void)
 {
     tear_down(NULL);
@@ -73,9 +73,9 @@ static void begin_anew(void)
     assert_time_kept();
 }
 
-/* --- What is told --------------------------------------------------------- */
+/* --- What is reported ----------------------------------------------------- */
 
-/* Ways in which a node does not do what it is asked, those that weigh most
+/* The ways in which a node fails to do what is asked, the most serious
  * first. */
 static const struct way {
     const char *answer; /* NULL: it is not reached. */
@@ -129,7 +129,7 @@ static void the_worst_of_all_attempts_is_told(void **state)
     }
 }
 
-/* What has no effect need not be told as perhaps done. */
+/* A request without effect need not be reported as perhaps done. */
 static void of_a_read_it_is_no_matter_whether_it_was_done(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void what_has_no_answer_may_have_been_done(void **state)
     assert_seen("0:WORK|");
 }
 
-/* Nothing was sent: the connection was not even greeted. */
+/* Nothing was sent: the connection had not even been greeted. */
 static void what_was_not_sent_was_not_done(void **state)
 {
     struct asked asked = {.ask.is_repeatable = true};
@@ -194,7 +194,7 @@ static void a_refusal_is_told_at_once_and_nobody_else_is_asked(void **state)
     }
 }
 
-/* --- What may not be done twice ------------------------------------------- */
+/* --- Requests that must not run twice ------------------------------------- */
 
 static void what_may_not_be_done_twice_ends_when_it_may_have_been(void **state)
 {
@@ -282,8 +282,8 @@ static struct attempts attempts_of(struct asked *asked, uint64_t time_ms)
     return attempts;
 }
 
-/* All nodes are asked without a pause, then comes a pause that grows, and of
- * which a part is drawn: from a half to one and a half of 20, 40 ... 400 ms. */
+/* All nodes are asked without a pause; then comes a growing pause, part of
+ * which is random: from half to one and a half of 20, 40 ... 400 ms. */
 static void pauses_between_rounds_grow(void **state)
 {
     static const char *const answers[] = {"-BUSY later\r\n", "-NOLEADER x\r\n"};
@@ -334,8 +334,8 @@ static void the_longest_pause_is_not_exceeded(void **state)
     }
 }
 
-/* An answer to an attempt that begins at the end could not come any more, and
- * it would be told that perhaps it was done. */
+/* The answer to an attempt that begins at the end could not arrive in time, and
+ * the request would be reported as perhaps done. */
 static void who_was_refused_does_not_ask_at_the_very_end(void **state)
 {
     (void)state;
@@ -378,7 +378,7 @@ static struct attempts busy_for(uint64_t time_ms)
     return attempts;
 }
 
-/* After an answer, or a refusal, nodes are asked as often as at first. */
+/* After an answer or a refusal, nodes are asked as often as at first. */
 static void an_answer_ends_the_pauses(void **state)
 {
     static const char *const answers[] = {"+OK\r\n", "-BADARG no\r\n"};
@@ -400,7 +400,7 @@ static void it_begins_where_it_is_told_to(void **state)
 {
     struct asked asked = {0};
     (void)state;
-    cluster_conn_begin_at(&world.asker, 4); /* Of three. */
+    cluster_conn_begin_at(&world.asker, 4); /* Of three nodes. */
     ask(&asked);
     assert_seen("1:WORK|");
 }
@@ -461,8 +461,8 @@ static void who_is_sent_elsewhere_goes_there_at_once(void **state)
     assert_seen("0:WORK|2:WORK|");
 }
 
-/* The connection there is one of its own: what happens at it is not told of
- * the endpoints that were given. */
+/* That connection is separate: its events do not count for the given
+ * endpoints. */
 static void where_it_was_sent_is_no_endpoint(void **state)
 {
     struct asked asked = {.ask.is_repeatable = true};
@@ -486,7 +486,7 @@ static void an_address_that_is_none_is_no_leader(void **state)
     assert_seen("0:WORK|1:WORK|");
 }
 
-/* Two nodes that each name the other are left for the third, after a few. */
+/* If two nodes keep naming each other, the third is asked after a few tries. */
 static void who_is_sent_in_a_circle_leaves_it(void **state)
 {
     struct asked asked = {.ask.is_repeatable = true};
@@ -499,7 +499,7 @@ static void who_is_sent_in_a_circle_leaves_it(void **state)
     assert_in_range(strlen(world.seen) / strlen("0:WORK|"), 8, 40);
 }
 
-/* --- At the door ---------------------------------------------------------- */
+/* --- Authentication ------------------------------------------------------- */
 
 static void a_refused_greeting_is_told_to_all(void **state)
 {
@@ -517,7 +517,8 @@ static void a_refused_greeting_is_told_to_all(void **state)
     assert_seen("");
 }
 
-/* What was not sent was not done, whatever a node says of its greeting. */
+/* A request that was not sent was not done, whatever a node answers to its
+ * greeting. */
 static void a_node_that_cannot_greet_is_left(void **state)
 {
     static const struct {
@@ -592,7 +593,7 @@ static void what_is_pushed_for_no_session_is_handed_on(void **state)
     }
 }
 
-/* What comes without having been asked for is no answer. */
+/* A reply without a request is not an answer. */
 static void who_answers_unasked_is_left(void **state)
 {
     struct asked asked = {0}, next = {0};

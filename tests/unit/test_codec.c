@@ -235,7 +235,8 @@ static void levels_are_those_of_what_is_set(void **state)
     assert_true(GET(world, "\x08\x01\x10\x01"));
     assert_int_equal(world->level.level, 3);
     assert_string_equal(world->level.what, "big");
-    /* Of no row: in the structure, in a part of it, beside what is known. */
+    /* An unknown field: in the structure, in a part of it, beside known
+     * ones. */
     assert_true(GET(world, "\x78\x01"));
     assert_true(world->level.level == CODEC_LEVEL_UNKNOWN);
     assert_true(GET(world, "\x32\x02\x18\x01"));
@@ -254,13 +255,13 @@ static void damage_is_refused(void **state)
     assert_false(GET(world, "\x0a\x01z"));        /* A text for a number. */
     assert_false(GET(world, "\x20\x01"));         /* A number for a text. */
     assert_false(GET(world, "\x18\x02"));         /* No bool. */
-    assert_false(GET(world, "\x08\x01\x08\x01")); /* Twice. */
+    assert_false(GET(world, "\x08\x01\x08\x01")); /* It is there twice. */
     assert_false(GET(world, "\x10\x01\x08\x01")); /* Not in order. */
-    assert_false(GET(world, "\x78\x01\x08\x01")); /* Behind what is unknown. */
+    assert_false(GET(world, "\x78\x01\x08\x01")); /* After an unknown field. */
     assert_false(GET(world, "\x09\x01"));         /* No such kind. */
     assert_false(GET(world, "\x00\x01"));         /* No such tag. */
     assert_false(GET(world, "\x2a\x03zzz"));      /* Not four bytes. */
-    assert_false(GET(world, "\x3a\x01\x80"));     /* A number that is cut. */
+    assert_false(GET(world, "\x3a\x01\x80"));     /* A truncated number. */
     assert_false(GET(world, "\x42\x03\x01\x02\x03")); /* One and a half. */
 }
 

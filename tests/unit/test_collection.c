@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Collections of Redis as bytes: there and back for members drawn by chance, at
- * the byte where there is no more room; places beside a naive search; scores.
- */
+/* Collections of Redis as bytes: there and back for random members, at the byte
+ * where the room ends; places beside a naive search; scores. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,13 +74,13 @@ static void what_is_written_is_read(void **state)
         assert_int_equal(collection_type(stored), type);
         struct collection back = collection_read(stored, &arena);
         assert_same(&collection, &back);
-        /* It has just so many bytes. */
+        /* The encoding has exactly this size. */
         assert_true(
             collection_write(type, &collection, stored.size, &arena, &again));
         assert_true(bytes_equal(stored, again));
         assert_false(collection_write(type, &collection, stored.size - 1,
                                       &arena, &again));
-        /* A person can read it: one line for each member. */
+        /* It is readable for people: one line for each member. */
         uint32_t lines = 0;
         for (size_t at = 0; at < stored.size; at++) {
             lines += stored.data[at] == '\n';
@@ -109,7 +108,7 @@ static void what_is_stored_looks_so(void **state)
     arena_done(&arena);
 }
 
-/* What nobody has written so, and yet may come from a value of a client. */
+/* Encodings that hasp never writes, but that a client's value may contain. */
 static void what_is_read_is_bounded(void **state)
 {
     static const struct {
@@ -143,9 +142,9 @@ static void what_is_read_is_bounded(void **state)
         assert_int_equal(collection_type(bytes_of_text(types[i].text)),
                          types[i].type);
     }
-    /* Nothing: what lies behind it does not count. */
+    /* Nothing: the bytes after it do not count. */
     assert_int_equal(collection_type(bytes_of("\x01hash\n", 0)), KEY_TEXT);
-    /* The mark alone, cut off in the middle of the word. */
+    /* The mark alone, cut in the middle of the word. */
     assert_int_equal(collection_type(bytes_of("\x01hash", 4)), KEY_TEXT);
     assert_int_equal(collection_read(BYTES_LITERAL("hash\na=b"), &arena).count,
                      0);

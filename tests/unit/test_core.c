@@ -19,7 +19,7 @@ static int set_up(void **state)
 static const struct identity by_door = {.way = IDENTITY_LOCAL,
                                         .is_private = true};
 
-/* By the local door: only whom a role lets may read backups. */
+/* By the local door: only a user whose role allows it may read backups. */
 static int set_up_door(void **state)
 {
     begin_one(state);
@@ -172,7 +172,7 @@ static void several_sessions_are_kept_in_one_request(void **state)
     assert_answer(world, 1, 2,
                   "-NOSESSION no such session, or a wrong secret\r\n",
                   "SESSION.ATTACH %llu %s", (unsigned long long)one.id, wrong);
-    /* An id that never was is as unknown as one of an earlier life. */
+    /* An id that never existed is as unknown as one of an earlier life. */
     assert_answer(world, 1, 2,
                   "-NOSESSION no such session, or a wrong secret\r\n",
                   "SESSION.ATTACH 1 %s", wrong);
@@ -238,8 +238,8 @@ static void what_is_pipelined_has_its_effect_in_that_order(void **state)
     client_send(world, 1, 1, "FENCE.SHOW r");
     world_run(world, 40);
     assert_string_equal(client_text(world, 1, 1), ":1\r\n:5\r\n:1\r\n:6\r\n");
-    /* A change waits for the read before it, even where nothing holds up that
-     * read; what concerns another name waits for nobody. */
+    /* A change waits for the read before it, even if nothing delays that read;
+     * a change to another name does not wait. */
     client_clear(world, 1, 1);
     client_send(world, 1, 1, "FENCE.SHOW r");
     client_send(world, 1, 1, "FENCE.ADMIT s 1");
@@ -251,8 +251,8 @@ static void what_is_pipelined_has_its_effect_in_that_order(void **state)
     assert_string_equal(client_text(world, 1, 1),
                         ":6\r\n:1\r\n:1\r\n+PONG\r\n");
     assert_false(world->node[1].client[1].is_blocked);
-    /* Nobody may know what a list tells; a request for several locks concerns
-     * all of them. */
+    /* The result of a list is unknown in advance; a request for several locks
+     * concerns all of them. */
     client_clear(world, 1, 1);
     client_send(world, 1, 1, "LOCK.MACQUIRE 2 x y");
     client_send(world, 1, 1, "LOCK.SHOW y");
@@ -635,7 +635,7 @@ static void blacklisting_is_told_of_each_lock_held(void **state)
                         "lock\r\n$6\r\njobs/1\r\n");
     assert_non_null(strstr(text, "$7\r\nmessage\r\n$6\r\nbroken\r\n"));
     assert_null(strstr(text, "other"));
-    /* Again is another reason, not another event. */
+    /* Another reason is not another event. */
     client_clear(world, 1, 2);
     ask("BLACKLIST.ADD CLIENT * REASON all");
     assert_int_equal(world->node[1].client[2].output.size, 0);
@@ -895,7 +895,7 @@ static void a_scarce_disk_refuses_what_takes_but_not_what_gives(void **state)
     assert_int_equal(ask("LOCK.ACQUIRE b")[0], ':');
 }
 
-/* Nobody would give back what the first one took. */
+/* No client would release the hold of the first one. */
 static void a_scarce_disk_refuses_no_request_that_was_asked_before(void **state)
 {
     (void)state;
@@ -913,7 +913,7 @@ static void a_scarce_disk_refuses_no_request_that_was_asked_before(void **state)
     assert_null(strstr(client_text(world, 1, 2), "LIMIT"));
     assert_answer(world, 1, 2, token, "LOCK.ACQUIRE a REQ 1");
     assert_begins(client_ask(world, 1, 2, "LOCK.ACQUIRE c REQ 3"), "-LIMIT");
-    /* One that waits has its place. */
+    /* A waiter has its place. */
     core_disk_is(world->node[1].core, CORE_DISK_OK, world->now_ms * MS);
     client_open(world, 1, 3);
     client_session(world, 1, 3, "TTL 60000");
@@ -932,7 +932,7 @@ static void a_scarce_disk_refuses_no_request_that_was_asked_before(void **state)
     assert_begins(client_text(world, 1, 4), ":");
 }
 
-/* LIMIT would say that nothing had been done. */
+/* LIMIT would mean that nothing had been done. */
 static void a_scarce_disk_does_not_hide_that_the_session_has_ended(void **state)
 {
     (void)state;

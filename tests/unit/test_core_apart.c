@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A node whose peers belong to another cluster: alone it serves nobody; with
- * others it goes on. */
+/* A node whose peers belong to another cluster: alone it serves no client; with
+ * others it continues. */
 
 #include "base/log.h"
 #include "tests/unit/core_world.h"
@@ -45,8 +45,8 @@ static void alone_it_serves_nobody(void **state)
     assert_true(core_is_apart(core, why));
     assert_non_null(strstr(why, "node 7 (10.0.0.7:7421) belongs to another "
                                 "cluster, abcdef01"));
-    /* Connections were closed; new ones are refused, but for what asks the node
-     * itself. */
+    /* Connections were closed; new ones are refused, except for requests about
+     * the node itself. */
     client_open(world, id, 3);
     const char *said = client_ask(world, id, 3, "SET k v PX 60000");
     assert_memory_equal(said, "-NOLEADER this node is alone", 28);

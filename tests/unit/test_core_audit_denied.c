@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What is denied is gathered, told in few lines, and hides nothing. */
+/* Denials are gathered and logged in few lines, and none is hidden. */
 
 #include <inttypes.h>
 
@@ -96,7 +96,7 @@ static uint32_t kept(void)
     return count;
 }
 
-/* Of the one whose reason has this in it; NULL. */
+/* The line whose reason contains this; NULL. */
 static const struct core_denial *find(const char *what)
 {
     const struct core_denial *denial;
@@ -135,7 +135,7 @@ static void what_is_alike_is_one_line_with_a_count(void **state)
     assert_true(denial->from[0] != '\0');
 }
 
-/* Ten minutes of refusals are a few lines, not one each ten seconds. */
+/* Ten minutes of refusals are a few lines, not one every ten seconds. */
 static void who_goes_on_is_told_of_less_and_less_often(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void who_goes_on_is_told_of_less_and_less_often(void **state)
     }
     assert_in_range(line_count, 5, 6);
     assert_int_equal(find("'b/1'")->count, 60);
-    /* Who was quiet for long is told of soon again. */
+    /* After a long pause a client is logged soon again. */
     world_run(world, 3600 * 1000);
     line_count = 0;
     ask(APP, "LOCK.SHOW b/1");
@@ -170,14 +170,14 @@ static void a_flood_of_one_user_hides_nobody_else(void **state)
     /* The log has few lines in any ten seconds. */
     world_run(world, 11000);
     assert_true(line_count <= LOG_LIMIT_LINES);
-    /* Later ones take the place of what is over. */
+    /* Later lines replace those that are over. */
     world_run(world, 60000);
     expect("-NOPERM ", ask(APP, "LOCK.SHOW b/new"));
     assert_non_null(find("'b/new'"));
     assert_int_equal(kept(), AUDIT_DENIED_WHO_MAX + 2);
 }
 
-/* Of all together there are not more, whoever comes. */
+/* All together do not get more, whichever clients come. */
 static void a_node_keeps_so_many_and_counts_the_rest(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void a_node_keeps_so_many_and_counts_the_rest(void **state)
     assert_int_equal(find("not listed")->count, count - AUDIT_DENIED_MAX);
 }
 
-/* Neither an act nor an entry: the log of an idle cluster stands still. */
+/* Neither an act nor an entry: the log of an idle cluster does not grow. */
 static void a_denial_writes_nothing_to_the_log(void **state)
 {
     (void)state;
@@ -232,7 +232,7 @@ static void those_who_audit_may_ask(void **state)
     assert_int_equal(answer_number(world, leader, ADMIN, "count"), 2);
 }
 
-/* Who does not say who he is: by his host, and without a name. */
+/* A client without a name: it is logged by its host. */
 static void strangers_are_gathered_by_host(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Administration in the log: each node that applies such an entry says who
- * asked, from where, what, and whose session and locks it is about. */
+/* Administration in the log: each node that applies such an entry logs the
+ * user, the address, the act, and the session and locks concerned. */
 
 #include "base/log.h"
 #include "base/log_limit.h"
@@ -66,7 +66,7 @@ static void come_by_the_door(void)
                    &(struct identity){.way = IDENTITY_LOCAL});
 }
 
-/* 'count' lines say all of it. */
+/* 'count' lines contain all of it. */
 static void expect_lines(uint32_t count, const char *said)
 {
     uint32_t found = 0;
@@ -89,8 +89,8 @@ static uint64_t held(const char *name)
 
 /* --- The table ------------------------------------------------------------ */
 
-/* What an operator changes by an entry carries who he is; changes of members,
- * whose entries cannot, are told by an entry of their own. */
+/* An operator's entry carries the operator's name; changes of members, whose
+ * entries cannot, are logged by an entry of their own. */
 static void no_administration_is_forgotten(void **state)
 {
     (void)state;
@@ -101,8 +101,8 @@ static void no_administration_is_forgotten(void **state)
         if (is_change && (c->flags & COMMAND_TRAIL) == 0) {
             fail_msg("%s leaves no trail", c->name);
         }
-        /* Who administers users, or certificates, is one himself: the line has
-         * his name. What a node says by itself nobody asks for. */
+        /* An administrator of users or certificates is a user: the line has its
+         * name. An act that a node starts itself has no name. */
         bool is_of_users = c->needs == NEEDS_ENTRY && c->operands != NULL
                                ? strpbrk(c->operands, "uh") != NULL
                                : strstr(c->name, ".SET") != NULL;
@@ -144,7 +144,7 @@ static void the_blacklist_is_told_by_all(void **state)
     expect_lines(3, "command=BLACKLIST.REMOVE");
     expect_lines(3, "by=\"bob\"");
     expect_lines(3, said);
-    /* A pattern may hit many. */
+    /* A pattern may match many sessions. */
     for (int i = 0; i < 12; i++) {
         client_session(world, leader, 1, "NAME many");
     }
@@ -231,8 +231,9 @@ static void changes_of_members_are_told(void **state)
     expect_lines(1, "by=\"ann\"");
 }
 
-/* What was not in its table yet is applied again, and told again. */
-/* And says so; what comes after the start does not. */
+/* Entries that were not in its table yet are applied again, and logged
+ * again. */
+/* It says so; entries that come after the start do not. */
 static void after_a_start_the_newest_may_come_again(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@ static void begin_with_bytes(uint64_t of_node, uint32_t of_conn)
 }
 
 #define CROWD 1000
-#define REQUESTS 5 /* Of each of them. */
+#define REQUESTS 5 /* From each of them. */
 
 static void a_crowd_leaves_no_more_memory_than_for_so_many(void **state)
 {
@@ -125,9 +125,9 @@ static void waits_hold_their_bytes_until_their_clients_go(void **state)
         world_run(world, 5);
     }
     assert_true(core->conns.held_size >= 28000);
-    /* Whoever holds little is served. */
+    /* A client that holds little is served. */
     assert_int_equal(client_ask(world, 1, 1, "LOCK.ACQUIRE free")[0], ':');
-    /* The granted one is answered, those who go are forgotten. */
+    /* The granted one is answered, the clients that leave are forgotten. */
     client_ask(world, 1, 1, "LOCK.RELEASE taken");
     world_run(world, 50);
     for (uint64_t conn = 2; conn < 30; conn++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Nodes whose clocks run at different speeds: they say so, and the one that is
- * off does not lead. */
+/* Nodes whose clocks run at different speeds: they report it, and the node
+ * whose clock is off does not lead. */
 
 #include "base/log.h"
 #include "tests/unit/core_world.h"
@@ -50,7 +50,7 @@ static void found(uint64_t count, const uint64_t *permille)
     world_elect(world);
 }
 
-/* Lets 'id' lead, if another one does. */
+/* Makes 'id' the leader, if another one leads. */
 static void let_lead(uint64_t id)
 {
     static uint64_t conn;
@@ -137,7 +137,7 @@ static void a_leader_that_is_off_hands_over_once(void **state)
     }
 }
 
-/* Whoever is told to lead does, and hands over again a minute later. */
+/* A node that is told to lead does so, and hands over again a minute later. */
 static void at_most_once_a_minute(void **state)
 {
     (void)state;
@@ -153,8 +153,8 @@ static void at_most_once_a_minute(void **state)
     assert_int_equal(handed_over, 2);
 }
 
-/* Of two nobody can say who is right; and where each one is off from most of
- * the others nobody is better. */
+/* Of two nobody can say which clock is right; and if each is off from most of
+ * the others, none is better. */
 static void where_nobody_is_right_the_leader_stays(void **state)
 {
     (void)state;

@@ -245,8 +245,8 @@ a_doomed_session_hears_nothing_before_its_end_is_applied(void **state)
     uint64_t old = depose();
     world_cut(world, old, false);
     world_run(world, 300);
-    /* The successor may have the EXPIRE or not: either is told with
-     * certainty. */
+    /* The successor may have the EXPIRE or not: either way the answer is
+     * certain. */
     const char *text = client_text(world, old, 1);
     assert_true(strcmp(text, "-EXPIRED the session has ended\r\n") == 0 ||
                 strcmp(text, KEEP_TIMES("1000", "0", "800")) == 0);
@@ -264,7 +264,7 @@ static void a_doomed_session_is_not_answered_ok(void **state)
     (void)state;
     client_session(world, leader, 1, "TTL 1000");
     client_clear(world, leader, 1);
-    /* Leadership can be confirmed all the time, but nothing gets committed. */
+    /* Leadership can be confirmed all the time, but no entry is committed. */
     world_run(world, 960);
     stick_disks(true);
     uint64_t before = last_index(leader);
@@ -302,7 +302,8 @@ a_session_doomed_since_its_heartbeat_is_not_answered_ok(void **state)
                         "-EXPIRED the session has ended\r\n");
 }
 
-/* Blacklisted when its heartbeat came, and no more when that is answered. */
+/* Blacklisted when its heartbeat arrived, and no longer when that is
+ * answered. */
 static void a_pardoned_heartbeat_has_moved_the_deadline(void **state)
 {
     (void)state;
@@ -428,7 +429,7 @@ static void a_leader_that_comes_back_knows_no_old_connections(void **state)
     find_roles();
     assert_int_not_equal(leader, first);
     /* The connection that 'first' knows of closes under another leader, which
-     * has heard of a second one. */
+     * has heard of a later one. */
     client_open(world, leader, 2);
     assert_answer(world, leader, 2, "+OK\r\n", "SESSION.ATTACH %llu %s",
                   ID(session), session.secret);
@@ -459,8 +460,8 @@ static void a_stalled_leader_reads_before_it_expires(void **state)
 {
     (void)state;
     struct credentials session = client_session(world, follower, 1, "TTL 1000");
-    /* The leader stands still past the deadline, with the heartbeat unread in
-     * its socket; others are cut off from each other, so it stays leader. */
+    /* The leader pauses past the deadline, with the heartbeat unread in its
+     * socket; the others are cut off from each other, so it stays leader. */
     world->cut[follower][third] = world->cut[third][follower] = true;
     links_update(world);
     world_run(world, 700);
@@ -484,7 +485,7 @@ static void after_a_stall_nobody_expires_before_all_is_read(void **state)
     world_run(world, 800);
     world->now_ms += 600;
     world->node[leader].has_unread = true;
-    world_run(world, 30); /* More than a confirmation takes. */
+    world_run(world, 30); /* Longer than a confirmation takes. */
     assert_true(core_is_serving(world->node[leader].core));
     client_clear(world, leader, 1);
     client_send(world, leader, 1, "SESSION.KEEP FULL");
@@ -504,7 +505,7 @@ static void a_late_answer_does_not_reach_another_clients_place(void **state)
     client_session(world, follower, 1, "");
     client_send(world, follower, 1, "LOCK.ACQUIRE a WAIT FOREVER");
     world_run(world, 20);
-    /* The follower's process begins to count connections anew. */
+    /* The follower's process starts counting connections from 1 again. */
     node_kill(world, follower);
     node_start(world, follower);
     links_update(world);
@@ -562,7 +563,8 @@ static void a_transfer_takes_the_quiet_time_along(void **state)
                   (unsigned long long)follower);
     assert_int_equal(world_elect(world), follower);
     client_ask(world, follower, 1, "SESSION.SHOW %llu", ID(quiet));
-    /* What was not measured is until the next heartbeat told of a commit. */
+    /* The unmeasured part is the time until the next heartbeat that reports a
+     * commit. */
     assert_in_range(answer_number(world, follower, 1, "left_ms"), 1900, 2150);
 }
 
@@ -685,7 +687,7 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
     node_start(world, 4);
     links_update(world);
     world_run(world, 200);
-    /* OK means that the next change may follow at once. */
+    /* OK means that the next change can follow at once. */
     world_cut(world, 4, true);
     client_clear(world, leader, 1);
     client_send(world, leader, 1, "RAFT.PROMOTE 4");
@@ -722,7 +724,7 @@ static void a_leader_whose_disk_is_scarce_hands_over(void **state)
     core_disk_is(world->node[leader].core, CORE_DISK_FULL, world->now_ms * MS);
     world_run(world, 1000);
     assert_int_not_equal(world_elect(world), leader);
-    /* Where all are scarce, it does not go round and round. */
+    /* If all nodes are short of room, leadership does not keep moving. */
     for (uint64_t id = 1; id <= 3; id++) {
         core_disk_is(world->node[id].core, CORE_DISK_FULL, world->now_ms * MS);
     }
@@ -745,8 +747,8 @@ static void a_leader_whose_disk_hangs_hands_over(void **state)
     assert_int_not_equal(world_elect(world), leader);
 }
 
-/* All that it gets is a snapshot, in which the cluster's id is (core_world.h
- * looks after each step). */
+/* It receives only a snapshot, which contains the cluster's id (core_world.h
+ * checks after each step). */
 static void who_joins_by_a_snapshot_learns_the_clusters_id(void **state)
 {
     (void)state;
@@ -802,8 +804,8 @@ static void every_node_serves_its_own_watchers(void **state)
                            ">3\r\n$4\r\nlock\r\n$7\r\ngranted\r\n"));
 }
 
-/* The leader tells it: the follower knows that the entry is committed, and
- * tells it itself, only with what comes next. Twice does no harm. */
+/* The leader reports it. The follower learns of the commit only with the next
+ * message, and reports it then. The duplicate is harmless. */
 static void a_push_reaches_a_follower_from_the_leader_too(void **state)
 {
     int count = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Nodes whose states differ, and damage in one of them
- * (core/members/digests.h). */
+/* Nodes whose states differ, and damage in one (core/members/digests.h). */
 
 #include "base/log.h"
 #include "tests/unit/core_fixture.h"
@@ -31,8 +30,8 @@ static struct hold *hold_at(uint64_t id)
     return LIST_FIRST(&lock->holds, struct hold, in_lock);
 }
 
-/* A hold that no digest knows yet and the table neither: as if this node had
- * applied the entry to another end. */
+/* A hold that neither a digest nor the table knows: as if this node had applied
+ * the entry with another result. */
 static void diverge(uint64_t id)
 {
     struct hold *hold = hold_at(id);
@@ -86,8 +85,8 @@ static void take_line(void *data, enum log_level level, const char *event,
     }
 }
 
-/* One against one: nobody knows who is right before the third has spoken, but
- * the operator is told that one of them is wrong. */
+/* One against one: before the third has answered nobody knows which one is
+ * right, but the operator learns that one of them is wrong. */
 static void without_a_majority_nobody_is_condemned(void **state)
 {
     uint32_t told_count = 0;
@@ -107,7 +106,7 @@ static void without_a_majority_nobody_is_condemned(void **state)
     assert_int_equal(world->node[leader].fatal_code, 0);
 }
 
-/* Only its leader may say so, and only what is so. */
+/* Only its leader may say so, and only if it is true. */
 static void a_lie_about_the_state_is_not_believed(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Disks of different speed: a slow one is said, and its node does not lead. */
+/* Disks of different speed: a slow one is reported, and its node does not
+ * lead. */
 
 #include "base/log.h"
 #include "tests/unit/core_world.h"
@@ -49,7 +50,7 @@ static void open_clients(void)
     }
 }
 
-/* One change after the other at whichever node leads, for so long. */
+/* Makes changes one at a time, at the current leader, for this long. */
 static void work(uint64_t ms)
 {
     uint64_t until_ms = world->now_ms + ms;
@@ -107,7 +108,7 @@ static void a_slow_disk_is_said_and_does_not_lead(void **state)
     set_flushes(100, 5, 1);
     work(5000);
     assert_int_equal(handed_over, 1);
-    assert_int_equal(world_leader(world), 3); /* The fastest of them. */
+    assert_int_equal(world_leader(world), 3); /* Its disk is the fastest. */
     assert_int_equal(core_disk_moved(world->node[1].core, &to), 1);
     assert_int_equal(to, 3);
     assert_int_equal(said_slow, 1);
@@ -141,7 +142,7 @@ static void only_who_is_level_takes_over(void **state)
     open_clients();
     let_lead(1);
     set_flushes(100, 20, 1);
-    /* Node 3 is not heard. */
+    /* Node 3 is cut off. */
     world_cut(world, 3, true);
     work(40000);
     assert_int_equal(handed_over, 1);
@@ -164,7 +165,7 @@ static void not_before_thirty_seconds(void **state)
     }
 }
 
-/* Who leads again within ten minutes waits twice as long. */
+/* A node that leads again within ten minutes waits twice as long. */
 static void each_leadership_doubles_the_wait(void **state)
 {
     static const uint64_t wait_ms[] = {30000,  60000,  120000, 240000,
@@ -189,7 +190,7 @@ static void each_leadership_doubles_the_wait(void **state)
     }
 }
 
-/* A disk that nobody uses is not known to be slow. */
+/* A disk without writes is not known to be slow. */
 static void an_idle_disk_is_forgotten(void **state)
 {
     uint64_t us;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A bounded run of what tests/fuzz/fuzz_cluster.c goes on with: three cores and
- * eight clients, by seeds. DRAWN_FIRST and DRAWN_SEEDS choose others. */
+/* A bounded run of tests/fuzz/fuzz_cluster.c: three cores and eight clients, by
+ * seeds. DRAWN_FIRST and DRAWN_SEEDS choose others. */
 
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
@@ -64,12 +64,12 @@ static struct bytes body_of(const struct buffer *frame)
                     frame->size - FRAME_HEADER_SIZE);
 }
 
-/* Any words, for any session and user, in any number: a node that asks has
- * checked them by a table that may be another one. */
+/* Any words, for any session and user, in any number: the asking node has
+ * checked them by a table that may differ. */
 static void put_forward(const struct choice *choice, uint64_t term,
                         const struct drawn_heard *heard, struct buffer *out)
 {
-    do { /* This leader is to lead on. */
+    do { /* This node should remain the leader. */
         drawn_request(choice, heard, &request);
     } while (bytes_has_prefix(request.word[0], BYTES_LITERAL("RAFT.")) ||
              bytes_is_word(request.word[0], "LIMITS.SET"));
@@ -112,7 +112,7 @@ static void receive(uint64_t node, uint64_t from, enum frame_type type,
     struct world_node *at = &world->node[node];
     int error = core_peer_frame(at->core, from, type, body_of(frame),
                                 node_now(at), world_why);
-    /* Whether the frame is good or not, nothing but the link may end. */
+    /* Whether the frame is valid or not, at most the link ends. */
     assert_true(error <= 0);
     buffer_clear(frame);
 }
@@ -170,7 +170,7 @@ static void an_answer_that_no_frame_can_carry_is_refused(void **state)
     assert_memory_equal(client_ask(world, follower, 1, "GET k"),
                         "-LIMIT the answer is too large", 30);
     assert_memory_equal(client_ask(world, leader, 1, "GET k"), "$1199", 5);
-    /* What has changed something is not refused. */
+    /* A request that changed something is not refused. */
     const char *text = client_ask(world, follower, 1,
                                   "SET k %s IFEQ %s GET PX 60000", "w", value);
     assert_memory_equal(text, "-UNKNOWN the request took effect", 32);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The newest events: what is kept, what is forgotten, what is told again. */
+/* The newest events: which are kept, forgotten, and returned again. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,7 +112,7 @@ static void beyond_so_many_the_oldest_are_forgotten(void **state)
     assert_true(knows(core, 11, 1));
 }
 
-/* Sizes that do not divide the ring: each stays in one piece, and whole. */
+/* Sizes that do not divide the ring: each event stays whole and contiguous. */
 static void beyond_so_many_bytes_the_oldest_are_forgotten(void **state)
 {
     struct core *core = *state;
@@ -169,7 +169,7 @@ static void begin_life(struct lockfsm *fsm, uint64_t index, uint64_t life)
 }
 
 /* Between its start and the BEGIN of its new life a restored node has the state
- * of a backup, and not the events that followed it there. */
+ * of a backup, but not the events that followed it there. */
 static void what_a_restored_state_was_is_no_life_any_more(void **state)
 {
     struct core *core = *state;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The cluster's feature level: announced by members, raised by an operator or
- * by itself, and what happens to a node that is too old for it. */
+ * automatically; and nodes too old for it. */
 
 #include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
-/* What the newer version of these tests understands. */
+/* Fields that the newer version of these tests understands. */
 #define NEW (FEATURE_LEVEL + 1)
 
 static int set_up(void **state)
@@ -77,7 +77,7 @@ static void expect_refusal(const char *named)
     }
 }
 
-/* What 'at' makes of a greeting of this level. */
+/* The result at 'at' for a greeting of this level. */
 static enum frame_age greeted(uint64_t at, uint32_t level)
 {
     struct frame_hello self = {0}, other = {0};
@@ -100,7 +100,7 @@ static void a_founder_that_is_away_counts_as_it_has_announced(void **state)
                      NEW);
 }
 
-/* It has not greeted: it may be of the first version. */
+/* It has not greeted: its version might be the first one. */
 static void a_founder_that_is_not_known_counts_as_the_oldest(void **state)
 {
     (void)state;
@@ -128,10 +128,10 @@ static void an_operator_finalizes_once_all_are_upgraded(void **state)
         exchange(id, NEW);
         expect_levels(FEATURE_LEVEL);
         if (id < 3) {
-            expect_refusal("upgrade it first"); /* Whoever leads. */
+            expect_refusal("upgrade it first"); /* Whichever node leads. */
         }
     }
-    /* And back again, as long as nobody has finalized. */
+    /* And back again, until an operator finalizes. */
     exchange(2, FEATURE_LEVEL);
     exchange(2, NEW);
     follower = leader % 3 + 1;
@@ -210,7 +210,7 @@ static void an_older_node_does_not_apply_what_it_finds(void **state)
     node->feature_level = FEATURE_LEVEL;
     node->may_fail = true;
     node_start(world, follower);
-    links_update(world); /* The world's network refuses nobody. */
+    links_update(world); /* The world's network does not refuse it. */
     world_run(world, 500);
     assert_int_equal(node->fatal_code, CORE_EXIT_TOO_OLD);
     assert_int_equal(level_at(follower), FEATURE_LEVEL);
@@ -234,7 +234,7 @@ static void an_older_node_does_not_load_a_newer_state(void **state)
     node->feature_level = FEATURE_LEVEL;
     node->may_fail = true;
     node_start(world, 4);
-    links_update(world); /* The world's network refuses nobody. */
+    links_update(world); /* The world's network does not refuse it. */
     client_send(world, leader, 1, "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
     for (int i = 0; i < 3000 && node->fatal_code == 0; i++) {
         world_run(world, 1);
@@ -279,7 +279,7 @@ static void what_is_new_is_refused_until_then(void **state)
     expect_levels(2);
 }
 
-/* It cannot know whether another leads meanwhile, and has let it through. */
+/* It cannot know whether another node leads meanwhile, so it lets it in. */
 static void a_leader_that_is_cut_off_does_not_refuse(void **state)
 {
     (void)state;

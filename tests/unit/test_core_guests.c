@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Guests: nodes that the log does not name. Who they are, a member says
- * (core/members/admission.h); and what they get. */
+/* Guests: nodes that the log does not name. A member vouches for them
+ * (core/members/admission.h); and what they may do. */
 
 #include "raft/message.h"
 #include "tests/unit/core_fixture.h"
@@ -20,7 +20,7 @@ static void send_frame_from(uint64_t from, uint64_t id, enum frame_type type,
     buffer_done(out);
 }
 
-/* 'from' tells node 'id' that it is in the configuration of that index. */
+/* 'from' tells node 'id' that it is a member as of that index. */
 static void vouch(uint64_t from, uint64_t id, uint64_t log_index)
 {
     struct frame_members members = {.log_index = log_index,
@@ -71,7 +71,7 @@ static void let_in(uint64_t id)
     core_peer_up(world->node[id].core, &hello, world->now_ms * MS);
 }
 
-/* A member has named it, be that true or not. */
+/* A member has named it, truthfully or not. */
 static void greet(uint64_t id)
 {
     vouch(id % 3 + 1, id, 1000);
@@ -109,7 +109,7 @@ static void what_a_guest_says_of_itself_counts_for_nothing(void **state)
     (void)state;
     struct frame_hello hello = greeting_to(follower);
     expect_refusal(follower, &hello, "write 'trust = 9' into [cluster]");
-    /* Nor what it says when it is up, or what is old, or of another. */
+    /* Nor is its own word enough, or an old one, or one about another. */
     core_peer_up(world->node[follower].core, &hello, world->now_ms * MS);
     vouch(STRANGER, follower, 1000);
     expect_refusal(follower, &hello, "no member known to this node");
@@ -127,7 +127,8 @@ static void what_a_guest_says_of_itself_counts_for_nothing(void **state)
 }
 
 /* A member that was replaced twice while this node was away: both directories
- * may be newer than what its log names, and the first that comes is let in. */
+ * may be newer than the one that its log names, and the first to connect is let
+ * in. */
 static void the_better_of_two_guests_stays(void **state)
 {
     (void)state;
@@ -145,7 +146,8 @@ static void the_better_of_two_guests_stays(void **state)
     core_peer_up(core, &second, world->now_ms * MS);
     assert_false(core_goes_before(core, &first));
     assert_false(core_goes_before(core, &second));
-    /* Whom a member names stays, however new the other's log is. */
+    /* A guest that a member names stays, however new the log of the other
+     * is. */
     vouch(leader, follower, 1000);
     first.last_term = 7;
     assert_false(core_goes_before(core, &first));
@@ -191,19 +193,19 @@ static void members_name_those_that_were_added_meanwhile(void **state)
     add(5);
     hello = hello_of(world, 5);
     expect_welcome(away, &hello);
-    /* It learns the rest, and knows better. */
+    /* It learns the rest, and then knows the current one. */
     connect_pair(away, leader, true);
     world_run(world, 1000);
     struct core *core = world->node[away].core;
     assert_true(core_names(core, 5, hello.incarnation));
-    /* Who was removed is named by nobody. */
+    /* No member names a removed node. */
     assert_answer(world, leader, 5, "+OK\r\n", "RAFT.REMOVE 5");
     world_run(world, 300);
     hello = hello_of(world, 5);
     expect_refusal(away, &hello, "node 5 is not a member");
 }
 
-/* All whom this node knows have gone, and so the operator says whom to
+/* All members that this node knows have gone, so the operator names the one to
  * believe. */
 static void whom_the_operator_trusts_comes_in_and_names_others(void **state)
 {
@@ -273,7 +275,7 @@ static void who_hears_a_leader_gives_a_guest_nothing(void **state)
     }
 }
 
-/* It may lead the others by now. */
+/* It may lead the others already. */
 static void who_hears_none_listens_to_a_guest(void **state)
 {
     (void)state;
@@ -291,7 +293,7 @@ static void who_hears_none_listens_to_a_guest(void **state)
     send_message(follower, &vote);
     assert_int_equal(replica_term(core_replica(world->node[follower].core)),
                      term + 1000);
-    /* And having begun to, it goes on. */
+    /* And after starting to, it continues. */
     struct message append = {.kind = MESSAGE_APPEND, .term = term + 1000};
     append.append.prev_index = UINT64_C(1) << 40;
     append.append.prev_term = term + 1000;

@@ -10,8 +10,8 @@ static int set_up(void **state)
     return begin_three(state);
 }
 
-/* An acknowledgement of an earlier sending of the same snapshot, which had come
- * further when it was given up. */
+/* An acknowledgement of an earlier transfer of the same snapshot, which had
+ * progressed further when it was given up. */
 static int acknowledge_late(uint64_t from)
 {
     struct world_node *node = &world->node[leader];
@@ -30,7 +30,8 @@ static int acknowledge_late(uint64_t from)
     return error;
 }
 
-/* Who watches at the node that gets it is told that something is missing. */
+/* A client that watches at the node that receives it is told that events are
+ * missing. */
 static void watch_the_third(void)
 {
     client_open(world, third, 2);
@@ -40,7 +41,7 @@ static void watch_the_third(void)
     client_ask(world, third, 3, "PSUBSCRIBE lock:n2*");
 }
 
-/* So far that the log does not go back to it. */
+/* The log no longer reaches back to it. */
 static void let_the_third_lag(void)
 {
     tear_down(NULL);
@@ -72,7 +73,7 @@ static void hand_over_to(uint64_t other)
     assert_int_equal(leader, other);
 }
 
-/* Its disk is so slow that somebody else leads when it is durable. */
+/* Its disk is so slow that another node leads when it is durable. */
 static void a_snapshot_that_outlasts_its_leader_is_installed(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
     assert_int_equal(lockfsm_hash(core_state(world->node[third].core)),
                      lockfsm_hash(core_state(world->node[leader].core)));
     node_kill(world, third);
-    node_start(world, third); /* What was installed is also on its disk. */
+    node_start(world, third); /* The installed state is also on its disk. */
     links_update(world);
     world_run(world, 500);
     assert_int_equal(lockfsm_hash(core_state(world->node[third].core)),

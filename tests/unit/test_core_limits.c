@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Limits of the state: whatever the nodes' files say, every node applies an
+/* Limits of the state: whatever the nodes' files contain, every node applies an
  * entry with the same result. */
 
 #include <unistd.h>
@@ -29,7 +29,7 @@ static void check_equal_states(void)
     }
 }
 
-/* The table as after a crash of the machine: what the snapshot holds. */
+/* The table as after a crash of the machine: the contents of the snapshot. */
 static void restore_table(struct world_node *node)
 {
     struct table_txn *txn;
@@ -39,7 +39,7 @@ static void restore_table(struct world_node *node)
     assert_int_equal(table_commit(txn), 0);
 }
 
-/* Node 1 has another limit in its file, whoever leads. */
+/* Node 1 has another limit in its file, whichever node leads. */
 static void files_that_differ_make_no_second_holder(void **state)
 {
     (void)state;
@@ -66,7 +66,8 @@ static void files_that_differ_make_no_second_holder(void **state)
     check_equal_states();
 }
 
-/* What was refused or let in under the limit of its time, is so again. */
+/* Requests refused or accepted under the limit of their time have the same
+ * result again. */
 static void
 entries_behind_a_snapshot_are_applied_under_their_limits(void **state)
 {
@@ -87,7 +88,7 @@ entries_behind_a_snapshot_are_applied_under_their_limits(void **state)
     assert_answer(world, leader, 1, "-LIMIT locks\r\n", "LOCK.ACQUIRE e");
     world_run(world, 300);
     node_kill(world, leader);
-    table_close(world->node[leader].table); /* It has the log behind it. */
+    table_close(world->node[leader].table); /* It has applied the log. */
     world->node[leader].table = table_new_memory();
     restore_table(&world->node[leader]);
     node_start(world, leader);
@@ -99,8 +100,8 @@ entries_behind_a_snapshot_are_applied_under_their_limits(void **state)
     assert_int_equal(lockfsm_limit(fsm, LIMIT_LOCKS), 1);
 }
 
-/* LMDB may not grow while a snapshot reads it: then the log has what the table
- * has not, and the node goes on. */
+/* LMDB cannot grow while a snapshot reads it: then the log has entries that the
+ * table lacks, and the node continues. */
 static void a_full_table_that_is_read_is_flushed_later(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* LISTs: what a page has, where the next one goes on, what they may cost. */
+/* LISTs: the contents of a page, the start of the next one, their cost. */
 
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
@@ -29,8 +29,8 @@ static void locks_are_listed_page_by_page(void **state)
     assert_begins(text, "*2\r\n$1\r\n0\r\n*1\r\n");
 }
 
-/* More than a turn may tell: the lists take turns, one of each connection, and
- * whatever else is asked passes them. */
+/* More than the budget of a turn: the lists take turns, one of each connection,
+ * and all other requests pass them. */
 static void lists_of_very_many_locks_hold_nobody_up(void **state)
 {
     (void)state;
@@ -66,8 +66,8 @@ static void lists_of_very_many_locks_hold_nobody_up(void **state)
     }
 }
 
-/* Its last one has gone before the next page is asked for; and of all clients
- * of one name each has its place. */
+/* The last entry of a page has gone before the next page is requested; and
+ * clients of the same name have separate places. */
 static void a_listing_goes_on_where_it_was(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void a_listing_goes_on_where_it_was(void **state)
     const char *page = ask("LOCK.LIST PREFIX l COUNT 2 CURSOR =l3");
     assert_begins(page, "*2\r\n$3\r\n=l4\r\n*2\r\n");
     assert_non_null(strstr(page, "$3\r\nl31\r\n"));
-    /* One that lies before all that begins so is a beginning. */
+    /* A cursor before all names with that prefix is a beginning. */
     assert_begins(ask("LOCK.LIST PREFIX l5 COUNT 2 CURSOR =a"),
                   "*2\r\n$1\r\n0\r\n*1\r\n");
     assert_begins(ask("LOCK.LIST PREFIX l5 CURSOR =m"), "*2\r\n$1\r\n0\r\n*0");
@@ -103,7 +103,7 @@ static void a_listing_goes_on_where_it_was(void **state)
            "SESSION.LIST CURSOR =x/same");
 }
 
-/* However many entries it has, an answer has no more than a page. */
+/* However many entries it has, an answer has at most a page. */
 static void the_blacklist_is_listed_page_by_page(void **state)
 {
     (void)state;

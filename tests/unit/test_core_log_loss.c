@@ -19,7 +19,7 @@ static int set_up(void **state)
 }
 
 /* The third node comes back with a log that lacks its last 'count' entries, and
- * with a table that has to be built anew. */
+ * with a table that has to be rebuilt. */
 static void come_back_without(uint32_t count)
 {
     struct world_node *node = &world->node[third];
@@ -57,7 +57,7 @@ static bool takes_part(void)
     return false;
 }
 
-/* Barred by whoever says so, condemned only by the leader that it follows. */
+/* Any member's accusation bars it; only its current leader's condemns it. */
 static void who_has_lost_one_entry_is_told_and_stops(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static void who_has_lost_one_entry_is_told_and_stops(void **state)
     assert_int_equal(world->node[third].fatal_code, 70);
     assert_int_equal(world_leader(world), leader);
     assert_int_equal(world->node[leader].fatal_code, 0);
-    /* The others go on without it. */
+    /* The others continue without it. */
     node_kill(world, third);
     client_ask(world, leader, 1, "LOCK.ACQUIRE b");
     assert_int_equal(client_text(world, leader, 1)[0], ':');
@@ -87,7 +87,7 @@ static void who_has_lost_nothing_is_welcome(void **state)
     assert_alike();
 }
 
-/* What it lacks it has never acknowledged. */
+/* It has never acknowledged the entries it lacks. */
 static void who_missed_entries_has_lost_nothing(void **state)
 {
     (void)state;
@@ -109,11 +109,11 @@ static void an_earlier_leader_remembers(void **state)
                (unsigned long long)follower);
     world_run(world, 100);
     assert_int_equal(world_leader(world), follower);
-    world->cut[third][follower] = true; /* Only the earlier one hears it. */
+    world->cut[third][follower] = true; /* Only the earlier leader hears it. */
     come_back_without(1);
     world_run(world, 2);
     assert_true(is_barred());
-    /* The leader does not know: it stays barred, also when it starts again. */
+    /* The leader does not know: it stays barred, also after a restart. */
     world->cut[third][follower] = false;
     links_update(world);
     world_run(world, 500);
@@ -132,9 +132,9 @@ static void an_earlier_leader_remembers(void **state)
     assert_int_equal(world_leader(world), 0);
 }
 
-/* Its process ends between the first time that it is told and the second. */
+/* Its process ends between the first report and the second. */
 /* A restart between two accusations: the first has barred it durably, and the
- * leader's second one condemns it. */
+ * second, of the leader, condemns it. */
 static void a_bar_outlasts_the_process(void **state)
 {
     (void)state;
@@ -151,7 +151,8 @@ static void a_bar_outlasts_the_process(void **state)
     assert_int_equal(world->node[third].fatal_code, 70);
 }
 
-/* A later term may have taken the entries away lawfully: nothing is said. */
+/* A leader of a later term can have removed the entries legitimately: nothing
+ * is reported. */
 static void who_knows_a_later_term_is_not_accused(void **state)
 {
     (void)state;
@@ -218,7 +219,7 @@ static void entries_that_were_replaced_are_not_lost(void **state)
     assert_alike();
 }
 
-/* What a node is told it compares with what it has. */
+/* A node compares a report about it with its own log. */
 static void an_untrue_accusation_is_ignored(void **state)
 {
     (void)state;
@@ -250,8 +251,8 @@ static void an_untrue_accusation_is_ignored(void **state)
     assert_int_equal(world->node[third].fatal_code, 0);
 }
 
-/* The leader knows what the node has acknowledged to it, and that no later
- * leader is there. */
+/* The leader knows the entries that the node has acknowledged to it, and that
+ * there is no later leader. */
 static void a_bar_by_an_untrue_accusation_is_lifted(void **state)
 {
     (void)state;

@@ -57,7 +57,7 @@ static void assert_it_serves(void)
         ':');
 }
 
-/* As the nodes of a Redis cluster do, whoever leads and whoever is asked. */
+/* As in a Redis cluster, whichever node leads or is asked. */
 static void the_leader_is_told_first_of_all_nodes(void **state)
 {
     (void)state;
@@ -133,11 +133,11 @@ static void it_is_taken_away_if_that_is_forced(void **state)
     client_send(world, leader, 1, "RAFT.REMOVE %llu FORCE", ID(follower));
     world_run(world, 50);
     assert_int_equal(role_of(follower), MEMBER_SPARE);
-    /* Nobody is left to commit it until the silent one comes back. */
+    /* No majority is left to commit it until the silent one comes back. */
     world_run(world, 1000);
     assert_says(client_text(world, leader, 1), "-UNKNOWN the leader changed");
     assert_int_equal(world_leader(world), 0);
-    world_cut(world, follower, true); /* It might win, and know of nothing. */
+    world_cut(world, follower, true); /* It might win, unaware of the change. */
     world_cut(world, third, false);
     leader = world_elect(world);
     world_run(world, 300);
@@ -172,7 +172,7 @@ static void leadership_is_not_offered_to_a_silent_member(void **state)
 {
     (void)state;
     assert_it_serves();
-    silence(third, true); /* Its connection stands. */
+    silence(third, true); /* Its connection remains open. */
     world_run(world, 300);
     uint64_t began_ms = world->now_ms;
     const char *answer = client_ask(world, leader, 1, "RAFT.TRANSFER %llu",
@@ -273,7 +273,7 @@ who_is_on_loopback_does_not_vote_with_those_who_are_not(void **state)
     assert_int_equal(role_of(4), MEMBER_VOTER);
 }
 
-/* Where all are elsewhere nobody may come from loopback. */
+/* If all other nodes are on other hosts, none may come from loopback. */
 static void
 who_is_not_on_loopback_does_not_vote_with_those_who_are(void **state)
 {
@@ -361,13 +361,13 @@ static void whoever_is_not_there_is_added_if_that_is_forced(void **state)
                   "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY "
                   "INCARNATION 0000000000012ccc");
     assert_int_equal(role_of(4), MEMBER_STANDBY);
-    /* Repeated: nobody is dialled for what is done. */
+    /* Repeated: nothing is dialled for a finished change. */
     assert_answer(world, leader, 1, "+OK\r\n",
                   "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
 }
 
-/* OK would say that a member runs that does not: after its disk was lost, say,
- * and nobody has removed it. */
+/* OK would mean that a member runs, but it does not: for example, its disk was
+ * lost and it has not been removed. */
 static void a_silent_voter_is_not_added_again(void **state)
 {
     char addition[64];
@@ -401,7 +401,7 @@ static void another_leader_dials_again(void **state)
     world_cut(world, old, false);
     leader = world_elect(world);
     assert_int_not_equal(leader, old);
-    /* What the old one dialled for is over; its answer would come late. */
+    /* The old leader's dial is over; its answer would come late. */
     core_address_probed(world->node[old].core, 1, 0, WORLD_DIRECTORY(4), "",
                         world->now_ms * MS);
     node_start(world, 4);
@@ -411,7 +411,7 @@ static void another_leader_dials_again(void **state)
     assert_int_equal(role_of(4), MEMBER_VOTER);
 }
 
-/* One that is connected needs not be started. */
+/* A connected one need not be started. */
 static void a_member_that_is_behind_is_told_so(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a script answers is data. What became of a request is said by the code
- * that decided it, whatever bytes the reply has. */
+/* A script's answer is data. The outcome of a request is set by the code that
+ * decided it, whatever bytes the reply has. */
 
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
@@ -110,7 +110,7 @@ static void what_a_script_returns_is_no_verdict(void **state)
     assert_int_equal(world_leader(world), leader);
 }
 
-/* The same script, to show that what is counted is what this node decides. */
+/* The same script, to show that the counter counts this node's decisions. */
 static void what_we_refuse_is_counted_by_its_word(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void what_we_refuse_is_counted_by_its_word(void **state)
     }
 }
 
-/* --- What aborted a node ---------------------------------------------------
+/* --- Aborts by a node ------------------------------------------------------
  */
 
 #define HELD_TEXT "-BADARG set: "
@@ -185,7 +185,7 @@ static void expect_unknown(uint64_t node, uint64_t conn)
     assert_non_null(strstr(text, NOT_KNOWN));
 }
 
-/* The next leader refuses what an earlier one may have done. */
+/* The next leader refuses a request that an earlier one may have done. */
 static void a_repeatable_that_the_next_leader_refuses(void **state)
 {
     (void)state;
@@ -200,7 +200,8 @@ static void a_repeatable_that_the_next_leader_refuses(void **state)
     expect_unknown(follower, 2);
 }
 
-/* The entry of the earlier leader may be why that of the next one misses. */
+/* The entry of the earlier leader may be the reason why that of the next one
+ * misses. */
 static void a_miss_says_nothing_of_an_earlier_leader(void **state)
 {
     (void)state;
@@ -210,7 +211,7 @@ static void a_miss_says_nothing_of_an_earlier_leader(void **state)
     world_step(world);
     world_cut(world, leader, true);
     world_run(world, 5000);
-    /* One of them is first at the next leader, and the other misses. */
+    /* One of them comes first at the next leader, and the other misses. */
     assert_string_equal(client_text(world, follower, 1), "+OK\r\n");
     expect_unknown(follower, 2);
 }
@@ -218,8 +219,8 @@ static void a_miss_says_nothing_of_an_earlier_leader(void **state)
 /* --- Done once -------------------------------------------------------------
  */
 
-/* Sets 'k' to 5 for 300 ms, and lets its lease end while an entry that renews
- * it waits for the disks. */
+/* Sets 'k' to 5 for 300 ms, and lets its lease expire while an entry that
+ * renews it waits for the disks. */
 static void increment_while_doomed(uint64_t node, const char *script)
 {
     const char *words[] = {"EVAL", script, "1", "k", NULL};
@@ -249,8 +250,8 @@ static void what_is_done_is_never_decided_again(void **state)
     assert_answer(world, leader, 1, "$-1\r\n", "GET k");
 }
 
-/* A mark of its silence is under way while a key loses its end and is given
- * another: the mark is of the session that was timed before. */
+/* A mark of its silence is under way while a key loses its time to live and
+ * gets another: the mark is of the session that was timed before. */
 static void a_mark_of_a_key_that_lost_its_end_meanwhile(void **state)
 {
     (void)state;
@@ -267,13 +268,13 @@ static void a_mark_of_a_key_that_lost_its_end_meanwhile(void **state)
     world->node[leader].is_disk_stuck = true;
     client_send(world, leader, 1, "PERSIST k");
     client_send(world, leader, 2, "PEXPIRE k 4000");
-    world_run(world, 1500); /* TIME is logged behind both. */
+    world_run(world, 1500); /* TIME follows both in the log. */
     world->node[leader].is_disk_stuck = false;
     world_run(world, 50);
     assert_string_equal(client_text(world, leader, 1), ":1\r\n");
     assert_string_equal(client_text(world, leader, 2), ":1\r\n");
     assert_answer(world, leader, 1, "$1\r\nv\r\n", "GET k");
-    world_run(world, 6000); /* Nobody renews it: it ends. */
+    world_run(world, 6000); /* It is not renewed, so it ends. */
     assert_answer(world, leader, 1, "$-1\r\n", "GET k");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Why a leader led no longer. */
+/* Why a leadership ended. */
 
 #include "base/log.h"
 #include "tests/unit/core_world.h"
@@ -112,7 +112,7 @@ static void a_higher_term_is_heard(void **state)
     (void)state;
     uint64_t leader = world_elect(world);
     world_run(world, 1000);
-    /* It stands still while another one is elected, and reads that first. */
+    /* It pauses while another node is elected, and reads that first. */
     world->node[leader].is_paused = true;
     world_run(world, 10000);
     uint64_t other = 0;

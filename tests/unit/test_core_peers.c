@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a node takes from the others: whose directory it registers, whose frames
- * it heeds. */
+/* Input from other nodes: the directories a node registers, and the frames it
+ * accepts. */
 
 #include "lockfsm/feature.h"
 #include "lockfsm/user/access.h"
@@ -15,8 +15,8 @@ static int set_up(void **state)
     return 0;
 }
 
-/* A former directory of member 4 runs on, and is connected, while the member is
- * removed and added again with another one. */
+/* A former directory of member 4 still runs, and is connected, while the member
+ * is removed and added again with another one. */
 static void a_former_directory_has_no_link(void **state)
 {
     static const char addition[] = "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 "
@@ -65,7 +65,7 @@ static void expect_greeting(uint64_t at, const struct frame_hello *hello,
     }
 }
 
-/* A member is down, and somebody who knows nothing calls himself by its id. */
+/* A member is down, and an outdated node uses its id. */
 static void only_the_named_directory_is_a_member(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static void only_the_named_directory_is_a_member(void **state)
     expect_greeting(leader, &hello, NULL);
     memset(unknown.cluster_id, 0, sizeof unknown.cluster_id);
     other.cluster_id[0]++;
-    /* As one that was added and has not applied BEGIN. */
+    /* As a node that was added and has not applied BEGIN. */
     expect_greeting(leader, &unknown, NULL);
     expect_greeting(leader, &other, "another cluster");
     hello.incarnation++;
@@ -87,7 +87,7 @@ static void only_the_named_directory_is_a_member(void **state)
     assert_int_equal(core_check_peer(world->node[leader].core, &unknown, why),
                      HASP_ENOENT);
     assert_string_equal(why, "node 6 is not a member");
-    /* What it says of itself opens nothing where there is a leader. */
+    /* Its own claim opens nothing while there is a leader. */
     hello.last_term = hello.last_index = UINT64_C(1) << 50;
     expect_greeting(leader, &hello, "another data directory");
     expect_greeting(follower, &hello, "another data directory");
@@ -103,8 +103,8 @@ static void only_the_named_directory_is_a_member(void **state)
     expect_greeting(follower, &hello, "another data directory");
 }
 
-/* While a node lacks the newest configuration, the new directory of a member
- * is another one to it: it must not be named as one to be stopped. */
+/* While a node lacks the newest configuration, it does not know the new
+ * directory of a member: it must not list it as one to be stopped. */
 static void who_was_added_since_is_not_taken_for_replaced(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void who_was_added_since_is_not_taken_for_replaced(void **state)
     assert_int_equal(core_replaced_count(core, 0), 1);
 }
 
-/* Both that stay have to say so, and the leader must have gone silent. */
+/* Both that stay have to confirm it, and the leader must be silent. */
 static void who_was_removed_is_told_by_whom_and_stops(void **state)
 {
     (void)state;
@@ -178,7 +178,7 @@ static void who_was_added_comes_without_a_clusters_id(void **state)
     expect_greeting(leader, &hello, NULL);
 }
 
-/* What 'from' sends to 'to'; the frame is freed. */
+/* The frame that 'from' sends to 'to'; it is freed. */
 static int send_as(uint64_t from, uint64_t to, enum frame_type type,
                    struct buffer *frame)
 {
@@ -215,7 +215,7 @@ static bool is_held(void)
                         BYTES_LITERAL("a")) != NULL;
 }
 
-/* Which session a request is for, its asker says: only members are believed. */
+/* The asking node names the session of a request: only members are believed. */
 static void who_is_no_member_asks_for_nobody(void **state)
 {
     (void)state;
@@ -261,8 +261,8 @@ static void only_who_was_asked_answers(void **state)
     world->node[leader].is_paused = false;
 }
 
-/* The leader was asked twice. What it said to the first asking may be that
- * nothing was done, and it may do the second. */
+/* The leader was asked twice. Its answer to the first attempt can be that
+ * nothing was done, although it may do the second. */
 static void only_the_newest_sending_is_answered(void **state)
 {
     (void)state;
@@ -281,7 +281,8 @@ static void only_the_newest_sending_is_answered(void **state)
     world->node[leader].is_paused = false;
 }
 
-/* Whatever the kind: taken over, such a term would be the last one. */
+/* For every kind of message: if a node adopted such a term, it would be the
+ * last one. */
 static void a_term_that_no_election_leads_to_is_refused(void **state)
 {
     uint64_t term = replica_term(core_replica(world->node[leader].core));
@@ -375,7 +376,7 @@ static void nobody_is_marked_while_a_heard_is_under_way(void **state)
     assert_int_equal(log_end(), before + 2); /* TIME */
 }
 
-/* What is left of its lease, as the leader tells. */
+/* The rest of its lease, as reported by the leader. */
 static int64_t left_ms(uint64_t session)
 {
     client_ask(world, leader, 1, "SESSION.SHOW %llu",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A node that starts with a state older than its log, as after a power failure:
- * what the log holds of users and access counts before it is applied. */
+ * users and access in the log count before they are applied. */
 
 #include "storage/snapshot.h"
 #include "tests/unit/core_fixture.h"
@@ -17,13 +17,13 @@ static void start(uint64_t id)
     world_run(world, 5);
 }
 
-/* The node loses its state, but for a snapshot that it may have, and starts;
- * the other two have stopped. */
+/* The node loses its state, except for an optional snapshot, and starts; the
+ * other two have stopped. */
 static void lose_state_of(uint64_t loser)
 {
     struct world_node *node = &world->node[loser];
     struct table_txn *txn;
-    world_run(world, 100); /* It has been told all. */
+    world_run(world, 100); /* It has received everything. */
     for (uint64_t id = 1; id <= 3; id++) {
         node_kill(world, id);
     }
@@ -103,7 +103,7 @@ static void access_that_is_open_by_the_log_is_open(void **state)
     assert_int_equal(ask_as(node, &from_afar, "RAFT.STATUS")[0], '*');
 }
 
-/* Nobody may have heard of it: a leader that does not have it takes it back. */
+/* It may be uncommitted: a leader that does not have it removes it. */
 static void what_is_truncated_counts_no_longer(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ a_user_that_the_log_changes_shows_a_certificate_in_vain(void **state)
     assert_memory_equal(ask_as(node, &app, "RAFT.STATUS"), "-NOAUTH ", 8);
 }
 
-/* It was opened before the node knew whose it is. */
+/* It was opened before the node knew its user. */
 static void a_connection_is_identified_when_the_log_is_applied(void **state)
 {
     (void)state;

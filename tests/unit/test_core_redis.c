@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The Redis façade of core: what lock clients send, byte by byte. */
+/* The Redis façade of core: requests of lock clients, byte by byte. */
 
 #include <ctype.h>
 
@@ -171,7 +171,7 @@ static void scripts_of_redis_py_extend_and_release(void **state)
     assert_string_equal(eval(RELEASE, "k", "tok", NULL, NULL), ":0\r\n");
 }
 
-/* Redlock for Node.js, version 5. */
+/* As sent by Redlock for Node.js, version 5. */
 #define TAKE                                                    \
     "for i, key in ipairs(KEYS) do\n"                           \
     "  if redis.call(\"exists\", key) == 1 then return 0 end\n" \
@@ -197,7 +197,8 @@ static void a_script_takes_several_keys_or_none(void **state)
     const char *three[] = {"EVAL", TAKE, "3", "c", "d", "b", "w", "9", NULL};
     const char *back[] = {"EVAL", GIVE_BACK, "2", "a", "c", "v", NULL};
     assert_string_equal(ask_raw(1, two), ":2\r\n");
-    /* One entry, one token: nobody ever has one of them without the other. */
+    /* One entry, one token: no client ever has one of them without the
+     * other. */
     assert_true(token_of("a") == token_of("b"));
     assert_string_equal(ask_raw(1, three), ":0\r\n");
     expect(":2\r\n", "EXISTS a b c d");
@@ -205,7 +206,7 @@ static void a_script_takes_several_keys_or_none(void **state)
     expect(":1\r\n", "EXISTS a b");
 }
 
-/* They live together, so for as long as the longest was promised. */
+/* They live together, for as long as the longest was promised. */
 static void keys_that_are_taken_together_live_the_longest_time(void **state)
 {
     (void)state;
@@ -261,8 +262,8 @@ static void load(int number, char ret_sha[SHA1_TEXT_SIZE])
     assert_string_equal(ask_raw(1, words), expected);
 }
 
-/* The newest are known; the oldest goes for the next, and those that were
- * flushed have gone. */
+/* The newest are known; the oldest is evicted for the next, and flushed ones
+ * have gone. */
 static void the_newest_scripts_are_known_before_and_after_a_flush(void **state)
 {
     char oldest[SHA1_TEXT_SIZE], second[SHA1_TEXT_SIZE], sha[SHA1_TEXT_SIZE];
@@ -332,7 +333,7 @@ static void a_script_loaded_at_a_follower_runs_at_the_leader(void **state)
     assert_answer(world, follower, 1, ":1\r\n", "DELIFEQ k v");
 }
 
-/* Who sends scripts that do not end holds nobody up but himself. */
+/* A client that sends endless scripts delays only itself. */
 static void endless_scripts_share_a_turn(void **state)
 {
     (void)state;
@@ -356,7 +357,7 @@ static void endless_scripts_share_a_turn(void **state)
 }
 
 /* Two that find the key free at once: the second one's entry finds it taken,
- * and it is decided anew. */
+ * and is decided again. */
 static void of_two_at_once_one_gets_it(void **state)
 {
     (void)state;
@@ -409,7 +410,7 @@ static void what_is_deleted_and_set_anew_is_another_grant(void **state)
     expect("$1\r\nw\r\n", "GET k");
     assert_in_range(number(ask("PTTL k")), 2985, 3000);
     assert_true(token_of("k") > before);
-    /* The same value, too, has the new time. */
+    /* The same value also gets the new time to live. */
     assert_string_equal(eval(text, "k", "w", NULL, NULL), "+OK\r\n");
     assert_in_range(number(ask("PTTL k")), 2985, 3000);
     expect(":1\r\n", "DELIFEQ k w");
@@ -432,7 +433,7 @@ static void a_function_may_have_another_name(void **state)
     text = "local rcall = redis.call return rcall('xadd', KEYS[1], 1, 'x')";
     assert_non_null(strstr(eval(text, "k", NULL, NULL, NULL),
                            "redis.call('xadd'): hasp does not support"));
-    /* A variable of that name is nearer; and what is called is no name. */
+    /* A variable of that name shadows it; and only names can be called. */
     text = "local call = redis.call local call = 7 return call";
     assert_string_equal(eval(text, "k", NULL, NULL, NULL), ":7\r\n");
     text = "local v = redis.call('get', KEYS[1]) return v";
@@ -441,7 +442,7 @@ static void a_function_may_have_another_name(void **state)
 
 /* --- Hashes and messages -------------------------------------------------- */
 
-/* As Redisson takes a lock, or enters it again. */
+/* As Redisson takes or re-enters a lock. */
 #define ENTER                                                            \
     "if redis.call('exists', KEYS[1]) == 0 or\n"                         \
     "   redis.call('hexists', KEYS[1], ARGV[1]) == 1 then\n"             \
@@ -528,7 +529,7 @@ static const char *eval1(const char *text)
     return eval(text, "k", "x", "1000", NULL);
 }
 
-/* Whatever is in them comes back, and a person can read it. */
+/* Everything in them is returned, and a person can read it. */
 static void collections_keep_all_bytes(void **state)
 {
     (void)state;
@@ -553,7 +554,8 @@ static void collections_keep_all_bytes(void **state)
     assert_non_null(strstr(ask("GET k"), "WRONGTYPE"));
 }
 
-/* A semaphore of two: its members come and go, the last one ends the lock. */
+/* A semaphore of two: its members come and go; removing the last one ends the
+ * lock. */
 static void a_sorted_set_is_a_semaphore(void **state)
 {
     (void)state;
@@ -574,7 +576,7 @@ static void a_sorted_set_is_a_semaphore(void **state)
     expect(":0\r\n", "EXISTS k");
 }
 
-/* What a script names itself is a key as others are. */
+/* A key that the script names itself is a key like any other. */
 static void a_script_may_name_a_key_itself(void **state)
 {
     (void)state;
@@ -593,9 +595,9 @@ static void a_script_may_name_a_key_itself(void **state)
     "local now = t[1] * 1000 + math.floor(t[2] / 1000) " \
     "redis.call('set', KEYS[1], 'v', 'px', '60000') return now"
 
-/* TIME goes on where the log has it, at 0.8 of the leader's own clock, whoever
- * leads and whatever the wall clocks say; and a point in time ends when TIME
- * comes to it. */
+/* TIME continues from the log's value, at 0.8 of the leader's own clock,
+ * whichever node leads and whatever the wall clocks show; and a point in time
+ * ends when TIME reaches it. */
 static void time_is_the_clusters_and_never_too_fast(void **state)
 {
     (void)state;
@@ -615,7 +617,7 @@ static void time_is_the_clusters_and_never_too_fast(void **state)
     int64_t last = number(ask_raw(next, words));
     int64_t passed = last - second;
     int64_t most = (int64_t)(world->now_ms - since_ms) * 4 / 5;
-    assert_in_range(passed, most - 100, most); /* It hears of it late. */
+    assert_in_range(passed, most - 100, most); /* It learns of it late. */
     const char *until[] = {"EVAL",
                            "local t = redis.call('time') "
                            "local now = t[1] * 1000 + math.floor(t[2] / 1000) "
@@ -701,14 +703,14 @@ static void a_transaction_is_nothing_if_a_watched_key_has_changed(void **state)
         expect(":0\r\n", "EXISTS other");
         world_run(world, 1300);
     }
-    /* That it is renewed, by whoever, changes nothing. */
+    /* A renewal, by any client, changes nothing. */
     expect("+OK\r\n", "SET k v NX PX 1000");
     expect("+OK\r\n", "WATCH k");
     assert_answer(world, 1, 2, ":1\r\n", "PEXPIRE k 2000");
     expect("+OK\r\n", "MULTI");
     expect("+QUEUED\r\n", "DEL k");
     expect("*1\r\n:1\r\n", "EXEC");
-    /* A watch ends with UNWATCH, and with the time of what is watched. */
+    /* A watch ends with UNWATCH, and when the watched key expires. */
     expect("+OK\r\n", "SET k v NX PX 1000");
     expect("+OK\r\n", "WATCH k");
     world_run(world, 1300);

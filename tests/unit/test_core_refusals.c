@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a refusal says of what was done: "nothing" only where that is known. */
+/* What a refusal says about the request: "nothing" only if that is known. */
 
 #include "lockfsm/user/access.h"
 #include "tests/unit/core_fixture.h"
@@ -31,9 +31,9 @@ static int set_up(void **state)
     "-UNKNOWN no leader was found; whether this took effect is not known\r\n"
 #define NOTHING "-NOLEADER no leader was found; nothing was done\r\n"
 
-/* Each was logged by a leader that then lost its majority, but PEXPIRE, which
- * found no key. SET may be repeated as it is, so it waits for the next leader
- * like one with a number. */
+/* Each was logged by a leader that then lost its majority, except PEXPIRE,
+ * which found no key. SET may be repeated unchanged, so it waits for the next
+ * leader like one with a number. */
 static void what_was_logged_may_have_been_done(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static void what_was_sent_to_a_leader_may_have_been_done(void **state)
     node_kill(world, leader);
     node_kill(world, follower % 3 + 1);
     world_run(world, 6000);
-    /* Who only reads has done nothing. */
+    /* A read has done nothing. */
     assert_string_equal(client_text(world, follower, 1),
                         NOT_FOUND NOT_FOUND NOTHING);
 }
@@ -71,7 +71,7 @@ static void what_was_never_sent_has_not_been_done(void **state)
     (void)state;
     client_session(world, follower, 1, "TTL 60000");
     world_cut(world, follower, true);
-    world_run(world, 3000); /* Until it hears that there is no leader. */
+    world_run(world, 3000); /* Until it learns that there is no leader. */
     client_clear(world, follower, 1);
     client_send(world, follower, 1, "SET k v NX PX 30000");
     client_send(world, follower, 1, "LOCK.ACQUIRE a REQ 1");
@@ -137,7 +137,7 @@ static void a_repetition_is_not_told_that_nothing_was_done(void **state)
                       "took effect is not known\r\n")));
 }
 
-/* Of a newer version, say; an earlier leader may have logged it. */
+/* For example of a newer version; an earlier leader may have logged it. */
 static void what_is_not_understood_may_have_been_done(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void what_is_not_understood_may_have_been_done(void **state)
                       "whether this took effect is not known\r\n")));
 }
 
-/* MOVED would say that nothing was done. */
+/* MOVED would mean that nothing was done. */
 static void what_may_have_been_done_is_carried_on_not_moved(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void what_may_have_been_done_is_carried_on_not_moved(void **state)
     assert_memory_equal(client_text(world, old, 1), "-MOVED ", 7);
 }
 
-/* A frame that was held up until its leader leads again. */
+/* A frame that was delayed until its leader leads again. */
 static void what_comes_in_a_later_term_is_not_done(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void what_comes_in_a_later_term_is_not_done(void **state)
                      0);
 }
 
-/* It was sent to a leader that died; no log has it. */
+/* It was sent to a leader that died; it is in no log. */
 static void a_scarce_disk_refuses_what_turns_out_not_to_be_done(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void a_scarce_disk_refuses_what_turns_out_not_to_be_done(void **state)
                         "-LIMIT disk: the leader's disk is nearly full\r\n");
 }
 
-/* Meanwhile nobody leads. */
+/* Meanwhile there is no leader. */
 static void a_transfer_is_answered_once_its_end_is_known(void **state)
 {
     (void)state;
@@ -238,8 +238,8 @@ static void a_transfer_is_answered_once_its_end_is_known(void **state)
     assert_int_equal(world_elect(world), follower);
 }
 
-/* With so much in flight as there may be, at both nodes, what renews, gives
- * back, cancels or closes is dealt with; KEEP has no other bound either. */
+/* With the maximum in flight, at both nodes, requests that renew, release,
+ * cancel or close are served; KEEP has no other bound either. */
 static void what_keeps_or_gives_back_is_never_busy(void **state)
 {
     (void)state;

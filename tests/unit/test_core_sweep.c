@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What one entry does not do at once: the leader has it done, whoever leads. */
+/* Work that one entry does not finish: the leader proposes the rest, whichever
+ * node leads. */
 
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
@@ -98,7 +99,7 @@ static void many_readers_are_let_in_in_slices(void **state)
     check_equal_states();
 }
 
-/* A leader whose BEGIN is applied here, and who does not serve yet. */
+/* A leader whose BEGIN is applied here, and which does not serve yet. */
 static uint64_t new_leader(void)
 {
     for (uint64_t id = 1; id <= world->node_count; id++) {

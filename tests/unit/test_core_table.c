@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* core: when the state is written to the table, and what a node says whose
+/* core: when the state is written to the table, and what a node reports if its
  * table is that of a restored cluster. */
 
 #include "base/log.h"

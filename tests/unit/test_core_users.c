@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who a connection is, and what that lets it do: AUTH, certificates, the local
- * door, the gate before reads, and what a withdrawal does to connections. What
- * entries do is in the transcripts (tests/fsm/users*.txt). */
+/* The user of a connection, and its rights: AUTH, certificates, the local door,
+ * authorization before reads, and the effect of a withdrawal on connections.
+ * The effects of entries are in the transcripts (tests/fsm/users*.txt). */
 
 #include <inttypes.h>
 
@@ -28,14 +28,14 @@ static void every_command_says_what_it_needs(void **state)
         if (c->needs == NEEDS_MISSING) {
             fail_msg("%s does not say who may ask", c->name);
         }
-        /* What is decided on its entry has one; what is read has no entry. */
+        /* A request decided by its entry has one; a read has no entry. */
         if (c->needs == NEEDS_ENTRY && (c->flags & COMMAND_CHANGE) == 0) {
             fail_msg("%s is no change, so nothing decides", c->name);
         }
     }
 }
 
-/* Before AUTH nothing but what AUTH itself needs. */
+/* Before AUTH only the commands that AUTH itself needs. */
 static void who_is_not_known_gets_nowhere(void **state)
 {
     (void)state;
@@ -67,7 +67,7 @@ static void who_is_not_known_gets_nowhere(void **state)
 }
 
 /* Each with one grant alone: what it allows, and the same for a name that is
- * shorter than the prefix by a byte. */
+ * one byte shorter than the prefix. */
 static void a_grant_allows_what_it_says(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void a_grant_allows_what_it_says(void **state)
     }
 }
 
-/* Whoever may make roles makes no administrator. */
+/* A user that may create roles cannot make administrators. */
 static void a_role_has_no_verb_of_the_administrator(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void a_role_has_no_verb_of_the_administrator(void **state)
     }
 }
 
-/* What anyone may while access is open. */
+/* The rights of anyone while access is open. */
 static void anyone_does_not_administer_users(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void a_secret_is_taken_or_not(void **state)
     assert_int_equal(client_ask(world, leader, APP, "HELLO 3 AUTH app %s",
                                 secret_of("app", 'x'))[0],
                      '%');
-    /* Once it is somebody it stays so. */
+    /* Once authenticated it stays so. */
     make_user("web", "lock:*");
     assert_answer(world, leader, APP,
                   "-ERR this connection is authenticated as 'app'; open "
@@ -210,7 +210,7 @@ static void a_secret_is_taken_or_not(void **state)
     assert_false(was_cut(leader, 4));
     client_ask(world, leader, 4, "AUTH app nonsense");
     assert_true(was_cut(leader, 4));
-    /* Where others may listen none is taken, though it is good. */
+    /* If others may listen no secret is accepted, even a correct one. */
     open_as(leader, 5, &from_afar);
     assert_string_equal(
         client_ask(world, leader, 5, "AUTH %s", secret_of("app", 'x')),
@@ -218,7 +218,7 @@ static void a_secret_is_taken_or_not(void **state)
         "and use TLS\r\n");
 }
 
-/* Made just now at the leader, it is known a moment later everywhere. */
+/* Created just now at the leader, it is known everywhere a moment later. */
 static void a_follower_waits_for_what_it_does_not_know_yet(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void a_follower_waits_for_what_it_does_not_know_yet(void **state)
     make_user("app", "lock:*");
     assert_string_equal(client_text(world, follower, APP), "+OK\r\n");
     assert_non_null(strstr(client_text(world, follower, 3), "app\r\n"));
-    /* One that nobody makes is refused, and not before. */
+    /* A secret that does not exist is refused, but only after a while. */
     open_again(follower, 4);
     client_send(world, follower, 4, "AUTH %s", secret_of("app", 'z'));
     world_run(world, 300);
@@ -244,7 +244,7 @@ static void a_follower_waits_for_what_it_does_not_know_yet(void **state)
     assert_non_null(strstr(client_text(world, follower, 4), "-WRONGPASS "));
 }
 
-/* Another's words may name locks, addresses and sessions. */
+/* Another user's words may name locks, addresses and sessions. */
 static void why_names_nothing_that_the_asker_may_not_read(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void a_certificate_of_nobody_is_told_so_and_closed(void **state)
     assert_true(was_cut(leader, APP));
 }
 
-/* Whoever comes by it again is told; the user comes by another. */
+/* A client that presents it again is told; the user presents another one. */
 static void a_revoked_certificate_is_told_so_and_closed_quietly(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void a_revoked_certificate_is_told_so_and_closed_quietly(void **state)
     world_run(world, 100);
     assert_true(was_cut(follower, APP));
     assert_non_null(strstr(client_ask(world, leader, 3, "LOCK.SHOW a"), "app"));
-    open_as(follower, 4, &old); /* It waits for nothing there. */
+    open_as(follower, 4, &old); /* It does not wait there. */
     assert_answer(world, follower, 4, "-NOAUTH certificate was revoked\r\n",
                   "AUTH %s", secret_of("app", 'x'));
     assert_true(was_cut(follower, 4));
@@ -331,7 +331,7 @@ static void acts_are_told_to_who_may_see_them(void **state)
     come_as(follower, APP, "app");
     come_as(follower, 3, "eve");
     assert_true(is_refused(client_ask(world, follower, APP, "AUDIT.LIST")));
-    /* LIFE, and of each user the role, himself, the secret. */
+    /* LIFE, and for each user the role, the user, the secret. */
     assert_memory_equal(client_ask(world, follower, 3, "AUDIT.LIST"), "*7\r\n",
                         4);
     assert_memory_equal(client_ask(world, follower, 3, "AUDIT.LIST COUNT 2"),
@@ -349,14 +349,14 @@ static void acts_are_told_to_who_may_see_them(void **state)
     assert_string_equal(
         client_ask(world, follower, 3, "AUDIT.LIST AFTER %" PRId64, last + 1),
         "*0\r\n");
-    /* What is refused before it is an entry is no act. */
+    /* A request refused before it is an entry is not an act. */
     client_ask(world, leader, 4, "USER.REMOVE app");
     assert_string_equal(
         client_ask(world, follower, 3, "AUDIT.LIST AFTER %" PRId64, last + 1),
         "*0\r\n");
 }
 
-/* Each node counts for itself; who is refused is not counted. */
+/* Each node counts for itself; a refused client is not counted. */
 static void a_user_has_so_many_connections(void **state)
 {
     (void)state;
@@ -378,12 +378,12 @@ static void a_user_has_so_many_connections(void **state)
     assert_answer(world, leader, 4, refusal, "AUTH %s", secret_of("app", 'x'));
     assert_answer(world, leader, 5, refusal, "LOCK.SHOW a");
     assert_true(was_cut(leader, 5));
-    /* The same user again on his own is no further one. */
+    /* AUTH again as the same user is not counted again. */
     assert_answer(world, leader, APP, "+OK\r\n", "AUTH %s",
                   secret_of("app", 'x'));
     come_as(follower, APP, "app");
     come_as(leader, 6, "web");
-    /* One that ends, or is nobody's any more, makes room. */
+    /* A connection that ends or is reset makes room. */
     assert_answer(world, leader, APP, "+RESET\r\n", "RESET");
     assert_answer(world, leader, 4, "+OK\r\n", "AUTH %s",
                   secret_of("app", 'x'));
@@ -397,7 +397,7 @@ static void a_user_has_so_many_connections(void **state)
                   "USER.SET app IF 0 CONNECTIONS many");
 }
 
-/* At each node by itself, over all of his connections. */
+/* At each node separately, over all connections of the user. */
 static void a_user_has_so_many_watches(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void a_user_has_so_many_watches(void **state)
     assert_answer(world, leader, 4, "+OK\r\n", "LOCK.WATCH b");
     assert_answer(world, leader, 3, refusal, "LOCK.WATCH c");
     assert_answer(world, leader, 4, refusal, "LOCK.WATCH c");
-    /* The same again is no further one. */
+    /* The same again is not counted. */
     assert_answer(world, leader, 3, "+OK\r\n", "LOCK.WATCH a");
     come_as(leader, 6, "web");
     client_ask(world, leader, 6, "HELLO 3");
@@ -433,7 +433,7 @@ static void a_user_has_so_many_watches(void **state)
     assert_answer(world, leader, 3, "+OK\r\n", "LOCK.WATCH d");
 }
 
-/* Of holders and of waiters, in the lines for people, too. */
+/* Of holders and of waiters, also in the lines for people. */
 static void views_name_the_users_of_a_lock(void **state)
 {
     (void)state;
@@ -457,8 +457,8 @@ static void views_name_the_users_of_a_lock(void **state)
     assert_non_null(strstr(text, "$4\r\nuser\r\n$3\r\nweb\r\n"));
 }
 
-/* Who has shown no certificate at the port of nodes may say that he asks for
- * anybody. */
+/* A peer without a certificate at the port of nodes could claim to ask for any
+ * user. */
 static void links_without_a_certificate_speak_for_no_user(void **state)
 {
     (void)state;
@@ -474,7 +474,7 @@ static void links_without_a_certificate_speak_for_no_user(void **state)
     world_run(world, 100);
     assert_non_null(strstr(client_ask(world, follower, APP, "LOCK.ACQUIRE a"),
                            "-NOTLS this cluster requires"));
-    /* What it sends all the same is not heeded ... */
+    /* Its frames are ignored ... */
     *follower_sees_plain = false;
     come_as(follower, 3, "app");
     char *told = memory_text(client_text(world, follower, 3));
@@ -483,12 +483,12 @@ static void links_without_a_certificate_speak_for_no_user(void **state)
     assert_string_equal(client_text(world, follower, 3), told);
     assert_null(
         lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("b")));
-    /* ... nor the end of its clients, for which a lease would be cut. */
+    /* ... and so is the end of its clients, which would shorten a lease. */
     client_close(world, follower, APP);
     world_run(world, 200);
     assert_int_equal(lockfsm_hold_count(core_state(world->node[leader].core)),
                      1);
-    /* ... nor is an answer from there. */
+    /* ... and so is an answer from it. */
     *leader_sees_plain = false;
     come_as(follower, 4, "app");
     client_send(world, follower, 4, "LOCK.SHOW open");
@@ -525,7 +525,8 @@ static void a_session_is_its_users_alone(void **state)
         strstr(client_ask(world, leader, 3, "SESSION.LIST"), "*0\r\n"));
     assert_answer(world, leader, 3, ":0\r\n",
                   "LOCK.RELEASEIF a OWNER '' TOKEN %llu", id + 1);
-    /* A stranger's heartbeat moves no deadline, nor does a refused renewal. */
+    /* An unauthenticated heartbeat moves no deadline, nor does a refused
+     * renewal. */
     client_ask(world, leader, 3, "LOCK.SHOW a");
     assert_null(strstr(client_text(world, leader, 3), "10.0.0."));
     assert_answer(world, leader, 3, "+OK\r\n", "SET v x NX PX 60000");
@@ -562,7 +563,7 @@ static void a_withdrawal_closes_quietly(void **state)
     open_again(follower, APP);
     assert_answer(world, follower, APP, "+OK\r\n", "AUTH %s",
                   secret_of("app", 'y'));
-    /* What is watched must still be readable. */
+    /* A watched name must still be readable. */
     client_ask(world, follower, APP, "HELLO 3");
     assert_answer(world, follower, APP, "+OK\r\n", "LOCK.WATCH a");
     admin("ROLE.SET app IF %llu GRANTS lock:*",
@@ -586,7 +587,7 @@ static void a_withdrawal_closes_quietly(void **state)
         lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("a")));
 }
 
-/* Whoever has lost it may ask a node that does not know yet. */
+/* A user that has lost the right may ask a node that does not know it yet. */
 static void a_secret_that_was_removed_is_refused_by_the_leader(void **state)
 {
     (void)state;
@@ -605,13 +606,13 @@ static void a_secret_that_was_removed_is_refused_by_the_leader(void **state)
     assert_true(was_cut(follower, APP));
 }
 
-/* The asked node answers it; whether he may, the leader has to confirm. */
+/* The node that was asked answers it; the leader has to confirm the right. */
 static void a_backup_is_for_whom_the_leader_confirms(void **state)
 {
     (void)state;
     make_user("saver", "backup");
     come_as(follower, APP, "saver");
-    /* Its parts are for who has begun it on this connection. */
+    /* Only the connection that started it can read its parts. */
     assert_answer(world, follower, APP,
                   "-GONE no backup in progress on this connection: start one "
                   "with RAFT.BACKUP\r\n",
@@ -637,7 +638,7 @@ static void a_backup_is_for_whom_the_leader_confirms(void **state)
     admin("USER.SET saver IF %" PRId64, changed("USER", "saver"));
     const char *answer = client_ask(world, follower, APP, "RAFT.BACKUP");
     assert_memory_equal(answer, "-NOLEADER ", 10);
-    /* By its door what it has can be saved still. */
+    /* By its local door its contents can still be saved. */
     client_open_as(world, follower, 5, &local_door);
     assert_int_equal(client_ask(world, follower, 5, "RAFT.BACKUP")[0], '*');
     assert_int_equal(client_ask(world, follower, 5,
@@ -658,8 +659,7 @@ static uint64_t applied_by(uint64_t node)
     return lockfsm_applied_index(core_state(world->node[node].core));
 }
 
-/* A node that lags would save what has been overtaken, and nobody would be
- * told. */
+/* A lagging node would save an outdated state without anyone noticing. */
 static void a_backup_has_what_the_leader_has_applied(void **state)
 {
     (void)state;
@@ -676,13 +676,13 @@ static void a_backup_has_what_the_leader_has_applied(void **state)
     world_run(world, 200);
     assert_true(answer_number(world, follower, 5, "index") >= (int64_t)newest);
     assert_int_equal(answer_number(world, follower, 5, "leader"), leader);
-    /* Where the leader can no longer be reached there is what there is. */
+    /* If the leader is out of reach, the local state is used. */
     world_cut(world, follower, true);
     assert_int_equal(client_ask(world, follower, 5, "RAFT.BACKUP")[0], '*');
     assert_int_equal(answer_number(world, follower, 5, "leader"), 0);
 }
 
-/* Ten seconds, and who watched is closed; who comes is not let in. */
+/* After ten seconds watching clients are disconnected, and new ones refused. */
 static void watches_end_where_no_leader_is_heard(void **state)
 {
     (void)state;
@@ -693,7 +693,7 @@ static void watches_end_where_no_leader_is_heard(void **state)
     client_ask(world, follower, 4, "SUBSCRIBE lock:a/1");
     client_open_as(world, follower, 5, &local_door);
     client_ask(world, follower, 5, "SUBSCRIBE lock:a/1");
-    /* While access is open nobody's rights can have gone. */
+    /* While access is open no user can have lost rights. */
     world_cut(world, follower, true);
     world_run(world, 15000);
     assert_false(was_cut(follower, APP));
@@ -718,8 +718,7 @@ static void watches_end_where_no_leader_is_heard(void **state)
                      '*');
 }
 
-/* What is applied in one turn with the withdrawal, behind it, is told no more.
- */
+/* Events applied in the same turn after the withdrawal are no longer sent. */
 static void withdrawal_ends_watches_at_its_index(void **state)
 {
     (void)state;
@@ -760,8 +759,7 @@ static void who_may_not_list_all_is_told_what_to_ask_for(void **state)
                      '*');
 }
 
-/* A script over several keys: the rights are looked at before its first step.
- */
+/* A script over several keys: the rights are checked before its first step. */
 static void rights_for_all_keys_come_before_the_first_step(void **state)
 {
     (void)state;
@@ -770,7 +768,7 @@ static void rights_for_all_keys_come_before_the_first_step(void **state)
     assert_true(
         is_refused(client_ask(world, leader, APP, "SET other v NX PX 1000")));
     assert_answer(world, leader, APP, "+OK\r\n", "SET p/1 v NX PX 60000");
-    /* Withdrawn, it is not renewed; it can still be given back. */
+    /* If withdrawn, it is not renewed; it can still be released. */
     admin("ROLE.SET app IF %llu", (unsigned long long)changed("ROLE", "app"));
     assert_true(is_refused(client_ask(world, leader, APP, "PEXPIRE p/1 1000")));
 }
@@ -797,14 +795,14 @@ static void a_script_names_no_key_that_its_user_may_not_see(void **state)
     assert_answer(world, leader, APP, ":1\r\n", "DELIFEQ p/2 v");
 }
 
-/* Whether a script comes to a change tells what it has found: so who may know
- * nothing of a key is refused before, in the same words and without an entry,
- * whose time could be taken, whatever is there. */
+/* Whether a script leads to a change reveals what it has found. So a user
+ * without the right to read a key is refused before, with the same words and
+ * without an entry, whose time could be measured, whatever is there. */
 static void a_refusal_tells_nothing_of_a_key(void **state)
 {
     (void)state;
     static const struct {
-        const char *begin, *end; /* The key stands between them. */
+        const char *begin, *end; /* The key is between them. */
     } asked[] = {
         {"SET", "x NX PX 1000"},
         {"SET", "x XX PX 1000"},
@@ -837,7 +835,7 @@ static void a_refusal_tells_nothing_of_a_key(void **state)
     }
     assert_int_equal(replica_last_index(log), last);
     assert_answer(world, leader, APP, ":1\r\n", "DELIFEQ p/1 v");
-    come_as(leader, 3, "eye"); /* Who may read is told what is there. */
+    come_as(leader, 3, "eye"); /* A user that may read learns the contents. */
     assert_answer(world, leader, 3, "$-1\r\n", "SET q/1 x NX PX 1000");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What people look at: LOCK.WHY, LOCK.TOP, LOCK.GRAPH. */
+/* Views for people: LOCK.WHY, LOCK.TOP, LOCK.GRAPH. */
 
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
@@ -42,7 +42,7 @@ static void acts(uint64_t conn, const char *text)
     world_run(world, 10);
 }
 
-/* Waits without holding its connection up. */
+/* Waits without blocking the connection. */
 static void queue(uint64_t conn, const char *lock, int owner)
 {
     char text[128];
@@ -61,7 +61,7 @@ static void look(const char *command)
     assert_int_equal(used, strlen(text));
 }
 
-/* Numbers and texts of the map or the row of it: "locks.0.name". */
+/* Numbers and texts of the map or its row: "locks.0.name". */
 static const struct resp_value *at(const char *path)
 {
     static char key[64];
@@ -223,7 +223,7 @@ static void why_tells_of_the_blacklist_and_its_reason(void **state)
     assert_told(why("a"), "blacklisted, so nothing renews it: stuck\n");
 }
 
-/* A name is a stranger's bytes, and stands in words for people. */
+/* A name is untrusted bytes, and appears in sentences for people. */
 static void why_shows_hostile_names_as_plain_text(void **state)
 {
     (void)state;
@@ -326,8 +326,8 @@ static void the_graph_marks_the_root_and_counts_who_waits_for_it(void **state)
     assert_int_equal(count("edges"), 1);
 }
 
-/* A reader waits behind a writer, whom the readers that hold it keep waiting.
- */
+/* A reader waits for a writer, which waits for the readers that hold the
+ * lock. */
 static void who_conflicts_with_no_holder_waits_for_the_one_ahead(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void who_conflicts_with_no_holder_waits_for_the_one_ahead(void **state)
     assert_int_equal(number("nodes.2.blocks"), 2);
 }
 
-/* With slots a circle is no deadlock as long as one of its slots may end. */
+/* With slots a cycle is not a deadlock as long as one of its slots may end. */
 static void the_graph_marks_a_circle(void **state)
 {
     (void)state;
@@ -388,8 +388,9 @@ static void the_graph_is_cut_and_says_so(void **state)
     assert_in_range(count("nodes"), 100, 200);
 }
 
-/* A holder and two who wait, at each of so many locks: of each its three nodes
- * and an edge from both, while less than half of all nodes came by waits. */
+/* A holder and two waiters, at each of 'count' locks: for each its three nodes
+ * and an edge from both, while less than half of all nodes are reached by
+ * waits. */
 static void the_graph_has_all_up_to_its_bound(void **state)
 {
     char text[64];
@@ -401,7 +402,7 @@ static void the_graph_has_all_up_to_its_bound(void **state)
         queue(BOB, text, 2 * i);
         queue(CEE, text, 2 * i + 1);
         look("LOCK.GRAPH");
-        bool is_cut = i == 49; /* The hundredth who waits. */
+        bool is_cut = i == 49; /* The hundredth waiter. */
         assert_int_equal(number("is_cut"), is_cut);
         assert_int_equal(count("nodes"), 3 * (i + 1));
         assert_int_equal(count("edges"), 2 * (i + 1));
@@ -418,7 +419,7 @@ static void the_graph_has_all_up_to_its_bound(void **state)
     assert_int_equal(number("wait_count"), 101);
 }
 
-/* Asks for the lock 'a' so often, each time for another owner. */
+/* Asks for the lock 'a' repeatedly, each time for another owner. */
 static void crowd(uint64_t conn, const char *options, int owners)
 {
     for (int i = 0; i < owners; i++) {
@@ -437,8 +438,8 @@ static void crowd(uint64_t conn, const char *options, int owners)
 #define HOLDERS 4100
 #define WAITERS 10100
 
-/* What one answer has no room for is counted, and comes with the next one: each
- * once, though one that was told has gone meanwhile. */
+/* Nodes that do not fit into one answer are counted, and come with the next:
+ * each once, although one already reported has gone meanwhile. */
 static void a_lock_is_shown_page_by_page(void **state)
 {
     char command[80] = "LOCK.SHOW a";
@@ -516,7 +517,7 @@ static void holders_of_one_token_are_all_shown(void **state)
     assert_true(equal > 0);
 }
 
-/* An upgrade stands at the head of the queue, with a larger index. */
+/* An upgrade is at the head of the queue, with a larger index. */
 static void an_upgrade_is_on_the_first_page_alone(void **state)
 {
     (void)state;
@@ -540,7 +541,7 @@ static void an_upgrade_is_on_the_first_page_alone(void **state)
 #define LOOKS 400
 #define GRAPHS 250 /* One for each connection. */
 
-/* How many of so many looks in one piece are answered in a few turns. */
+/* How many of LOOKS requests sent together are answered in a few turns. */
 static size_t answered_at_once(const char *command)
 {
     struct world_client *client = &world->node[1].client[9];
@@ -558,7 +559,7 @@ static size_t answered_at_once(const char *command)
     return at_once;
 }
 
-/* Whoever looks at them again and again would hold up the heartbeats of all
+/* A client that repeats these requests would delay the heartbeats of all
  * others: a turn of the leader has time for a few. */
 static void who_looks_at_many_shares_the_turn(void **state)
 {
@@ -571,7 +572,7 @@ static void who_looks_at_many_shares_the_turn(void **state)
     }
     acts(BOB, "LOCK.ACQUIRE b OWNER 7");
     assert_in_range(answered_at_once("LOCK.SHOW a"), 1, LOOKS / 2);
-    /* It takes few waits, but goes through all of its holder's. */
+    /* It returns few waits, but walks all those of its holder. */
     for (int i = 0; i < 10; i++) {
         char text[64];
         snprintf(text, sizeof text, "LOCK.ACQUIRE c SHARED OWNER %d", i);
@@ -597,7 +598,7 @@ static void who_looks_at_many_shares_the_turn(void **state)
     assert_in_range(at_once, 1, GRAPHS * 3 / 4);
 }
 
-/* Of one lock the first eight who wait are begun at. */
+/* Of one lock the walk starts at the first eight waiters. */
 static void the_graph_begins_at_the_first_of_a_queue(void **state)
 {
     (void)state;

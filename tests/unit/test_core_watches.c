@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Watchers and their bounds: none keeps the node from its work, and none hears
- * less because of another one. */
+/* Watchers and their bounds: no watcher keeps the node from its work, or misses
+ * events because of another one. */
 
 #include "core/events/watches.h"
 
@@ -14,7 +14,7 @@
 #define WORKER 1
 #define HONEST 2
 #define HOSTILE 3
-#define FIRST 10 /* Of many. */
+#define FIRST 10 /* The first of many. */
 
 static struct core *core;
 
@@ -65,7 +65,7 @@ static uint32_t times(uint64_t conn, const char *text)
     return count;
 }
 
-/* "*[xxxx...]00001": each byte of a name is looked for among all those. */
+/* "*[xxxx...]00001": each byte of a name is searched for among all of them. */
 static struct bytes costly(uint32_t number)
 {
     static char text[WATCH_SIZE_MAX + 1];
@@ -97,7 +97,7 @@ static void a_connection_and_a_node_watch_so_much(void **state)
                   "LOCK.WATCH one-more");
     assert_answer(world, 1, HONEST, "-LIMIT watches of a connection\r\n",
                   "SUBSCRIBE one-more");
-    /* What there is already may be asked for again. */
+    /* A watch that exists already may be requested again. */
     assert_answer(world, 1, HONEST, "+OK\r\n", "LOCK.WATCH p1");
     assert_answer(world, 1, HONEST, "+OK\r\n", "LOCK.UNWATCH p1");
     assert_answer(world, 1, HONEST, "+OK\r\n", "LOCK.WATCH one-more");
@@ -202,8 +202,8 @@ static void each_event_is_told_once_in_its_own_way(void **state)
     assert_int_equal(times(HONEST, "\r\nmessage\r\n$11"), 0);
 }
 
-/* One hostile connection with patterns that go back at each byte, against a
- * name of 511: it is closed in the midst of the event, and the others hear all
+/* One hostile connection with patterns that backtrack at each byte, against a
+ * name of 511 bytes: it is closed during the event, and the others receive all
  * of it. */
 static void costly_patterns_close_their_watcher_alone(void **state)
 {
@@ -227,7 +227,7 @@ static void costly_patterns_close_their_watcher_alone(void **state)
     assert_false(world->node[1].client[HONEST].was_closed);
     assert_int_equal(times(HONEST, "lock\r\n$7\r\ngranted"), 1);
     assert_int_equal(times(HONEST, "pmessage\r\n"), 1);
-    /* Whoever comes later may watch the same, as long as it is for little. */
+    /* A later client may watch the same, if the watch is narrow. */
     watcher(HOSTILE + 1);
     assert_null(add(HOSTILE + 1, WATCH_PATTERN, costly(0)));
     core_client_closed(core, HOSTILE, world->now_ms * MS);
@@ -236,7 +236,7 @@ static void costly_patterns_close_their_watcher_alone(void **state)
     assert_int_equal(times(HONEST, "lock\r\n$8\r\nreleased"), 1);
 }
 
-/* Very many patterns: what an event may cost is bounded whatever they are. */
+/* Very many patterns: the cost of an event is bounded, whatever they are. */
 static void no_number_of_patterns_costs_more_than_a_turn_has(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void who_watches_all_sizes_pays_for_all(void **state)
     assert_int_equal(times(HONEST, "lock\r\n$8\r\nreleased"), 300);
 }
 
-/* One connection carries any number of waits, and goes on meanwhile. */
+/* One connection carries any number of waits, and stays usable. */
 static void a_wait_with_push_holds_back_nothing(void **state)
 {
     (void)state;
@@ -322,8 +322,8 @@ static void a_wait_with_push_holds_back_nothing(void **state)
         "LOCK.ACQUIRE a WAIT 1 PUSH REQ 9");
 }
 
-/* By this it is decided who may watch: a channel is one lock, whatever else it
- * is called; all others tell of each lock that begins so. */
+/* This decides the rights to watch: a channel is one lock, whatever its name
+ * looks like; all other watches cover each lock with their prefix. */
 static void what_a_watch_may_tell_of(void **state)
 {
     static const struct {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What becomes of very many connections when rights are withdrawn: they are
- * looked at and closed in slices. test_core_users.c has what a withdrawal
- * means. */
+/* Very many connections when rights are withdrawn: they are checked and closed
+ * in slices. test_core_users.c tests the meaning of a withdrawal. */
 
 #include "core/session/identity.h"
 #include "lockfsm/user/access.h"
@@ -10,10 +9,10 @@
 #include "tests/unit/core_users.h"
 #include "tests/unit/core_world.h"
 
-/* Of a user who has very many: these connections and MANY - 1 behind. */
+/* Of a user with very many: these connections and the MANY - 1 after each. */
 #define FIRST 10
 #define MANY 1000
-/* What the world does at once (world_step()), each with its rounds. */
+/* Turns that the world runs at once (world_step()), and the rounds of each. */
 #define TURNS_AT_ONCE 8
 #define ROUNDS 3
 
@@ -60,8 +59,8 @@ static uint32_t run_until_closed(void)
     return count_closed();
 }
 
-/* So that others are served in between. Nobody is told anything meanwhile that
- * he may not know any more. */
+/* So that others are served in between. Meanwhile no connection receives data
+ * that it may no longer read. */
 static void very_many_are_closed_a_few_at_a_time(void **state)
 {
     (void)state;
@@ -86,15 +85,15 @@ static void very_many_are_closed_a_few_at_a_time(void **state)
     }
 }
 
-/* A change that comes while the first is still looked after concerns those as
- * well that have been looked at by then. */
+/* A change that comes while the first is still being processed also applies to
+ * the connections already checked. */
 static void a_second_change_is_looked_after_like_the_first(void **state)
 {
     (void)state;
     make_user("app", "read:*");
     make_user("other", "read:*");
     come_as(leader, APP, "other");
-    come_as_many("app", 64); /* Each is a look as well: it takes a while. */
+    come_as_many("app", 64); /* Each is a check as well: it takes a while. */
     unsigned long long app = (unsigned long long)changed("USER", "app");
     unsigned long long other = (unsigned long long)changed("USER", "other");
     client_send(world, leader, ADMIN, "USER.SET app IF %llu DISABLED ROLES app",
@@ -121,8 +120,9 @@ static void a_second_change_is_looked_after_like_the_first(void **state)
     assert_true(was_cut(leader, APP));
 }
 
-/* A right that comes back before the look does not make up for what was not
- * told meanwhile: who goes on watching would never know of the gap. */
+/* A right that returns before the check does not make up for the events
+ * withheld meanwhile: a client that kept watching would never learn of the
+ * gap. */
 static void who_was_not_told_once_is_closed_whatever_comes_back(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void who_was_not_told_once_is_closed_whatever_comes_back(void **state)
     assert_true(was_cut(leader, APP));
 }
 
-/* One that is cut off from all leaders, too. */
+/* Also one that is cut off from all leaders. */
 static void very_many_watchers_of_a_blind_node_end_a_few_at_a_time(void **state)
 {
     (void)state;

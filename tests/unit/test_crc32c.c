@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* storage/crc32c.h against known vectors, and its two ways against each
- * other. */
+/* storage/crc32c.h against known vectors, and its two implementations against
+ * each other. */
 
 #include "storage/crc32c.h"
 

@@ -257,7 +257,7 @@ static void what_is_there_is_opened_whoever_it_belongs_to(void **state)
     assert_int_equal(datadir_open_existing(f->path, &second, f->why), 0);
     assert_int_equal(datadir_identity(second)->node_id, NODE);
     datadir_close(second);
-    /* Nothing is made where nothing is. */
+    /* Nothing is created in an empty place. */
     snprintf(other, sizeof other, "%s/none", f->path);
     assert_int_equal(datadir_open_existing(other, &second, f->why), HASP_EIO);
     assert_int_equal(access(other, F_OK), -1);
@@ -358,7 +358,7 @@ static void read_votes(struct fixture *f, uint8_t votes[VOTE_FILE_SIZE])
     close(fd);
 }
 
-/* The first of the two places that hold 'term'. */
+/* The first of the two places that have 'term'. */
 static off_t vote_place(struct fixture *f, uint64_t term)
 {
     uint8_t votes[VOTE_FILE_SIZE];
@@ -407,7 +407,7 @@ static void one_rotten_vote_record_does_not_bring_an_old_vote_back(void **state)
     for (uint64_t term = 1; term <= 4; term++) {
         assert_int_equal(datadir_save_vote(f->datadir, term, 1), 0);
         for (off_t at = 0; at < 36; at++) {
-            /* It is written again: then the next one may rot. */
+            /* It is written again: then the next one may decay. */
             for (int i = 0; i < 4; i++) {
                 off_t place = vote_place(f, term) + i % 2 * 2 * VOTE_PLACE;
                 flip(f, "vote", place + at);

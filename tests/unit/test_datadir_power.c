@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* storage/datadir.h and snapshot files on a disk that loses what was not
- * flushed (tests/sim/sim_files.h): lives that end cleanly, by a kill inside any
- * call, by a call that fails, and by power cuts. Each life finds the identity,
- * the vote and the snapshots that the former was sure of, or those that it had
- * asked for, and trusts no table that died with the machine.
+/* storage/datadir.h and snapshot files on a disk that loses unflushed writes
+ * (tests/sim/sim_files.h): lives that end cleanly, by a kill inside any call,
+ * by a call that fails, and by power cuts. Each life finds the identity, the
+ * vote and the snapshots that the former was sure of, or those that it had
+ * requested, and trusts no table that died with the machine.
  *
- * POWER_SEED=n begins with another seed, POWER_ROUNDS=n runs so many. */
+ * POWER_SEED=n begins with another seed, POWER_ROUNDS=n runs that many. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ struct run {
     bool was_open;          /* The directory has been opened with success. */
     uint64_t incarnation;   /* Then: its own. */
     struct vote sure;       /* Reported durable, or found. */
-    struct vote asked;      /* The last that was to be saved. */
+    struct vote asked;      /* The last one requested. */
     uint64_t sure_snapshot; /* Index; 0: none. */
     uint64_t asked_snapshot;
     bool is_table_good;  /* All of its pages are there. */
@@ -78,7 +78,7 @@ static bool is_same(struct vote a, struct vote b)
     return a.term == b.term && a.voted_for == b.voted_for;
 }
 
-/* --- What is found -------------------------------------------------------- */
+/* --- Checks --------------------------------------------------------------- */
 
 static void check_identity(struct run *run)
 {
@@ -90,7 +90,7 @@ static void check_identity(struct run *run)
     run->incarnation = identity->incarnation;
 }
 
-/* What is found has been read: it counts from now on. */
+/* A found value has been read: it counts from now on. */
 static bool check_vote(struct run *run)
 {
     struct vote found;
@@ -156,7 +156,7 @@ static bool check_table(struct run *run)
     return run->is_table_dirty;
 }
 
-/* --- What is done --------------------------------------------------------- */
+/* --- Actions -------------------------------------------------------------- */
 
 static bool save_vote(struct run *run)
 {
@@ -180,7 +180,7 @@ static int append_piece(void *data, struct bytes piece)
     return 0;
 }
 
-/* As it comes from another node: written without a flush, then adopted. */
+/* As from another node: written without a flush, then adopted. */
 static int receive(struct run *run, const struct snapshot_header *header,
                    struct table_txn *txn, char why[HASP_WHY_SIZE])
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The digest of the state and the scrub (lockfsm/store/digest.c): what is
- * damaged in memory or in the table is noticed, what is changed by entries is
- * not taken for damage. tests/property holds the digest against the hash of the
- * whole state after random operations. */
+/* The digest of the state and the scrub (lockfsm/store/digest.c): damage in
+ * memory or in the table is detected, and changes by entries are not mistaken
+ * for damage. tests/property compares the digest with the hash of the whole
+ * state after random operations. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +102,7 @@ static struct lock *lock_of(struct world *world, uint8_t number)
     return (struct lock *)lockfsm_lock(world->fsm, bytes_of(&number, 1));
 }
 
-/* What the scrub finds in so many steps of ten records. */
+/* The result of the scrub in 'steps' steps of ten records. */
 static const char *scrub(struct world *world, int steps)
 {
     const char *wrong = NULL;
@@ -149,12 +149,12 @@ static void every_entry_changes_it(void **state)
     assert_true(held != before);
     release(world, 200);
     assert_true(lockfsm_digest(world->fsm) != held);
-    /* What came and went leaves its index and its serials. */
+    /* Entries that came and went leave their index and their serials. */
     assert_true(lockfsm_digest(world->fsm) != before);
     assert_true(lockfsm_digest(world->fsm) == lockfsm_hash(world->fsm));
 }
 
-/* Each bit of a number that decides who holds what. */
+/* Each bit of a number that decides about holds. */
 static void a_flipped_bit_in_memory_is_found(void **state)
 {
     struct world *world = *state;
@@ -195,7 +195,7 @@ static int flip_in_first(void *data, struct bytes key, struct bytes value)
     return HASP_EEXIST; /* Ends the walk. */
 }
 
-/* In the byte that is so far from the end of the first record. */
+/* In the byte at this distance from the end of the first record. */
 static void flip_in_table(struct world *world, enum table_map map,
                           size_t from_end)
 {
@@ -223,7 +223,7 @@ static void a_flipped_bit_in_the_table_is_found(void **state)
 }
 
 /* The number before the user of a session's record, its newest heartbeat, may
- * be any: only the sum tells. */
+ * have any value: only the sum detects a change. */
 static void a_table_that_does_not_add_up_is_not_loaded(void **state)
 {
     struct world *world = *state;

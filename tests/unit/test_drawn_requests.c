@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The generator of requests can draw all that the tables of commands have: an
+/* The generator of requests can draw everything in the tables of commands: an
  * argument, an option or a word of the docs that it cannot draw fails here. */
 
 #include <ctype.h>
@@ -69,8 +69,8 @@ static void every_option_of_every_command_is_drawn(void **state)
                 given |= call->given;
             }
         }
-        /* EVALSHA of what is not known is understood by nobody, and EXEC is
-         * made by the node that is asked. */
+        /* No node understands EVALSHA of an unknown script, and EXEC is made by
+         * the node that is asked. */
         if (strcmp(command->name, "EVALSHA") != 0 &&
             strcmp(command->name, "EXEC") != 0 && good < DRAW_COUNT / 20) {
             fail_msg("%s: %u of %d are understood", command->name, good,

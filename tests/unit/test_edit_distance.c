@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How alike two words are. */
+/* The similarity of two words. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* When a replica stands for election: each wait that raft/election_timing.h
- * promises, to the millisecond. How long elections take altogether is in
- * test_replica.c.
- */
+ * promises, to the millisecond. The total time of elections is in
+ * test_replica.c. */
 
 #include "base/minmax.h"
 #include "tests/unit/replica_lone.h"
@@ -12,7 +11,7 @@
 #define BEAT_MS 50
 #define FLUSH_TOLD_MAX_MS 4000
 
-/* Longer than the core's own wait, so that the pledge alone is seen. */
+/* Longer than the core's own wait, so that only the pledge is visible. */
 #define SLOW_MS 700
 
 static uint64_t wait_ms(const struct lone *lone)
@@ -74,14 +73,14 @@ static void vote_saved(struct lone *lone, uint64_t flush_ms)
                        &lone->update);
 }
 
-/* What this replica tells others of its flushes. */
+/* The durations of flushes that this replica reports to others. */
 static uint32_t told_flush_ms(struct lone *lone)
 {
     (void)grants_pre_vote(lone, 3);
     return sent(lone, 0).vote_result.flush_ms;
 }
 
-/* Follows leader 2, whose connection then closes. */
+/* Follows leader 2; then the connection to it closes. */
 static void lose_leader(struct lone *lone)
 {
     assert_int_equal(append(lone, 2, 1, 0, 1), 0);
@@ -89,7 +88,7 @@ static void lose_leader(struct lone *lone)
     replica_hurry(lone->replica, 2, lone->now_ms);
 }
 
-/* --- Who has granted a vote ----------------------------------------------- */
+/* --- After granting a vote ------------------------------------------------ */
 
 static void who_has_granted_holds_still_for_the_slower_flush(void **state)
 {
@@ -107,13 +106,13 @@ static void who_has_granted_holds_still_for_the_slower_flush(void **state)
         uint64_t granted_ms = lone.now_ms;
         assert_int_equal(receive(&lone, 2, &vote), 0);
         assert_true(lone.update.save_vote);
-        /* Not while it is being saved, */
+        /* Not while the vote is being saved, */
         assert_int_equal(wait_ms(&lone), BEAT_MS);
         lone.now_ms += 9;
         replica_tick(lone.replica, lone.now_ms, &lone.update);
         assert_int_equal(wait_ms(&lone), BEAT_MS);
         vote_saved(&lone, cases[i].own_ms);
-        /* nor until the new leader should have been heard. */
+        /* nor before the new leader should have been heard. */
         uint64_t until_ms = granted_ms + 2 * BEAT_MS +
                             2 * u64_max(cases[i].asker_ms, cases[i].own_ms);
         until_ms = u64_max(until_ms, lone.now_ms + 2 * BEAT_MS);
@@ -142,8 +141,8 @@ static void a_vote_that_took_long_to_save_counts_from_its_end(void **state)
     done(&lone);
 }
 
-/* A term that another node begins is saved as well, and nobody is waited for.
- */
+/* A term that another node begins is saved as well, without waiting for a
+ * node. */
 static void a_term_without_a_vote_holds_nobody(void **state)
 {
     struct lone lone;
@@ -162,8 +161,8 @@ static void a_term_without_a_vote_holds_nobody(void **state)
     done(&lone);
 }
 
-/* The vote was given, and is being saved: nobody waits for who has died since,
- * or leads already. */
+/* The vote was given, and is being saved: no wait for a candidate that has died
+ * since, or leads already. */
 static void what_a_saved_vote_was_for_may_be_over(void **state)
 {
     (void)state;
@@ -204,7 +203,7 @@ static void who_hears_that_one_stands_holds_still(void **state)
         /* nor does a shorter one of the same; a longer one does. */
         announce(&lone, 2, flush_ms / 2);
         assert_int_equal(wait_ms(&lone), 2 * flush_ms + 2 * BEAT_MS);
-        /* Until then nobody else gets a pre-vote, and from then on. */
+        /* Until then no other node gets a pre-vote; from then on it does. */
         lone.now_ms = replica_deadline(lone.replica) - 1;
         assert_false(grants_pre_vote(&lone, 3));
         assert_true(grants_pre_vote(&lone, 2));
@@ -266,7 +265,7 @@ static void a_pledge_ends_with_its_connection_or_a_leader(void **state)
             assert_in_range(wait_ms(&lone), 0, 4 * BEAT_MS);
             assert_true(grants_pre_vote(&lone, 2));
         } else if (i == 1) {
-            replica_hurry(lone.replica, 2, lone.now_ms); /* Of another. */
+            replica_hurry(lone.replica, 2, lone.now_ms); /* Of another one. */
             assert_int_equal(replica_deadline(lone.replica), until_ms);
             assert_false(grants_pre_vote(&lone, 2));
         } else {
@@ -289,7 +288,7 @@ static void a_pre_vote_is_a_pledge_once(void **state)
     assert_int_equal(wait_ms(&lone), BEAT_MS);
     lone.now_ms += BEAT_MS - 1;
     assert_false(grants_pre_vote(&lone, 3));
-    assert_true(grants_pre_vote(&lone, 2)); /* Again, and no pledge. */
+    assert_true(grants_pre_vote(&lone, 2)); /* Again, without a pledge. */
     assert_int_equal(wait_ms(&lone), 1);
     lone.now_ms++;
     assert_true(grants_pre_vote(&lone, 3));
@@ -312,7 +311,7 @@ static void a_pre_vote_is_a_pledge_once(void **state)
     done(&lone);
 }
 
-/* Nobody has led yet, and one more connection has closed: it is another
+/* There was no leader yet, and one more connection has closed: it is another
  * election. */
 static void before_the_first_leader_each_end_allows_a_pledge(void **state)
 {
@@ -328,7 +327,7 @@ static void before_the_first_leader_each_end_allows_a_pledge(void **state)
     done(&lone);
 }
 
-/* --- Who stands ----------------------------------------------------------- */
+/* --- Candidates ----------------------------------------------------------- */
 
 static void who_asks_for_pre_votes_refuses_others_for_half_a_beat(void **state)
 {
@@ -359,7 +358,7 @@ static void a_refusal_ends_the_candidates_own_pledge(void **state)
 }
 
 /* The candidate waits for its own flush, then for that of the slowest voter
- * that it may count on, and two to four heartbeats for the messages. */
+ * that it may need, and two to four heartbeats for the messages. */
 static void a_candidate_waits_for_the_slowest_voter(void **state)
 {
     static const struct {
@@ -383,7 +382,7 @@ static void a_candidate_waits_for_the_slowest_voter(void **state)
         assert_true(lone.update.save_vote);
         uint64_t flush_ms = u64_max(cases[i].own_ms,
                                     u64_max(cases[i].counts_ms, 1));
-        /* All other voters are told that it stands, and its flush. */
+        /* All other voters learn of its candidacy and its flush time. */
         assert_int_equal(lone.update.message_count, 4);
         for (uint32_t j = 0; j < 4; j++) {
             assert_true(sent(&lone, j).vote.is_standing);
@@ -394,7 +393,8 @@ static void a_candidate_waits_for_the_slowest_voter(void **state)
         assert_int_equal(wait_ms(&lone), BEAT_MS);
         uint64_t stood_ms = lone.now_ms;
         vote_saved(&lone, cases[i].own_ms);
-        /* Then nobody else gets a pre-vote, though one voter had refused. */
+        /* Then no other node gets a pre-vote, although one voter had
+         * refused. */
         assert_false(grants_pre_vote(&lone, 5));
         uint64_t least_ms = u64_max(stood_ms + 2 * flush_ms,
                                     lone.now_ms + 2 * cases[i].counts_ms) +
@@ -405,7 +405,7 @@ static void a_candidate_waits_for_the_slowest_voter(void **state)
     }
 }
 
-/* Two that have stood at once do not stand at once again: part of the wait is
+/* Two simultaneous candidates do not collide again: part of the wait is
  * drawn. */
 static void candidates_part_by_chance(void **state)
 {
@@ -429,7 +429,8 @@ static void candidates_part_by_chance(void **state)
     done(&lone);
 }
 
-/* T16: who was told to stand, and is not elected, asks like anybody else. */
+/* T16: a replica that was told to stand for election, and is not elected, asks
+ * like any other. */
 static void who_was_told_to_stand_is_told_once(void **state)
 {
     struct message order = {.kind = MESSAGE_TIMEOUT_NOW, .term = 2};
@@ -448,8 +449,8 @@ static void who_was_told_to_stand_is_told_once(void **state)
     done(&lone);
 }
 
-/* A leader that is deposed waits like any follower, whatever it had waited for
- * as a candidate. */
+/* A deposed leader waits like any follower, whatever its wait as a
+ * candidate. */
 static void who_has_led_waits_for_nobody(void **state)
 {
     struct lone lone;
@@ -472,7 +473,7 @@ static void who_has_led_waits_for_nobody(void **state)
     done(&lone);
 }
 
-/* What the voters of one election took does not count for the next. */
+/* The durations of voters in one election do not count for the next. */
 static void the_next_attempt_forgets_what_others_took(void **state)
 {
     struct lone lone;
@@ -509,7 +510,7 @@ static void the_time_of_flushes_is_told(void **state)
 
 /* --- Hurry ---------------------------------------------------------------- */
 
-/* Until 16 elections' time after a leader's end each wait is short, then as
+/* After a leader's end each wait is short for the time of 16 elections, then as
  * long as Raft's. */
 static void later_attempts_are_hurried_for_a_while(void **state)
 {
@@ -520,11 +521,11 @@ static void later_attempts_are_hurried_for_a_while(void **state)
     lose_leader(&lone);
     uint64_t end_ms = lone.now_ms + 16 * ELECTION_MS;
     assert_int_equal(wait_ms(&lone), 1);
-    end_ms += wait_ms(&lone); /* It has stood once: from then. */
+    end_ms += wait_ms(&lone); /* It was a candidate once: from then. */
     for (tick(&lone); lone.now_ms < end_ms; tick(&lone)) {
         assert_in_range(wait_ms(&lone), BEAT_MS / 2,
                         BEAT_MS / 2 + 2 * BEAT_MS - 1);
-        /* What is heard in between shortens nothing once more. */
+        /* Messages heard in between shorten nothing a second time. */
         uint64_t until_ms = replica_deadline(lone.replica);
         answer_pre_vote(&lone, 2, false, 0);
         replica_tick(lone.replica, lone.now_ms, &lone.update);
@@ -555,8 +556,8 @@ static void the_hurry_ends_at_its_time(void **state)
     }
 }
 
-/* Whoever could not get a vote follows again, and waits as long as it takes to
- * elect another. */
+/* A candidate that got no vote follows again, and waits long enough for another
+ * to be elected. */
 static void a_follower_is_hurried_less_than_a_candidate(void **state)
 {
     struct lone lone;
@@ -572,7 +573,7 @@ static void a_follower_is_hurried_less_than_a_candidate(void **state)
     done(&lone);
 }
 
-/* The first attempt after a start takes its time; those after it do not. */
+/* The first attempt after a start takes its full time; later ones do not. */
 static void the_first_attempt_is_not_hurried(void **state)
 {
     struct lone lone;

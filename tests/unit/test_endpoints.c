@@ -86,7 +86,7 @@ static void what_is_none_is_refused_with_the_reason(void **state)
     }
 }
 
-/* The result of so many characters: of a host, of a path, of a socket. */
+/* The result for this many characters: of a host, of a path, of a socket. */
 static int of_length(const char *begin, size_t size)
 {
     char text[600];
@@ -100,7 +100,7 @@ static int of_length(const char *begin, size_t size)
         assert_int_equal(strlen(endpoint.host), size);
         assert_memory_equal(endpoint.host, text, size);
     } else if (size > 200) {
-        assert_null(strstr(why, text)); /* Not all of it is told. */
+        assert_null(strstr(why, text)); /* It is not shown whole. */
         assert_non_null(strstr(why, "too long"));
         assert_true(strlen(why) > 200);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Feature levels: what a version does not know is never applied in silence, and
- * what the cluster's level does not allow yet is refused. */
+/* Feature levels: a version never silently applies an entry that it does not
+ * know, and refuses an entry that the cluster's level does not allow yet. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,7 +141,7 @@ static void an_unknown_field_of_an_entry_is_not_applied(void **state)
     put_message(&world->command, OP_OPEN, &body);
     expect_too_old(world);
 
-    /* Beside the entry. */
+    /* Next to the entry. */
     struct open_command c = {.ttl_ms = 10000};
     encode_open(&world->command, &c);
     put_number(&world->command, FIELD_OF_TOMORROW, 1);
@@ -203,11 +203,11 @@ static void a_cluster_begins_with_the_level_of_its_founders(void **state)
     lockfsm_set_node_level(world->fsm, 9);
     assert_int_equal(begin(world, 4), 0);
     assert_int_equal(lockfsm_feature_level(world->fsm), 4);
-    /* Later leaders' BEGINs begin no life, whatever they are able to. */
+    /* Later leaders' BEGINs begin no life, whatever their level. */
     lockfsm_set_node_level(world->fsm, 4);
     assert_int_equal(begin(world, 5), 0);
     assert_int_equal(lockfsm_feature_level(world->fsm), 4);
-    /* Who restores a backup has not finalized anything. */
+    /* Restoring a backup does not finalize anything. */
     lockfsm_new_life(world->fsm, 0);
     assert_int_equal(begin(world, 6), 0);
     assert_int_equal(lockfsm_feature_level(world->fsm), 4);
@@ -268,7 +268,7 @@ static void an_unknown_field_of_a_record_is_corruption(void **state)
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 
-/* An entry of that level, or a field of that level in one that was there. */
+/* An entry of that level, or a field of that level in an existing one. */
 static void put_trial(struct world *world, bool is_field)
 {
     if (is_field) {

@@ -5,8 +5,8 @@
 
 #include "tests/unit/peers_world.h"
 
-/* Each pair of ranges: what is common, and who has to be upgraded if nothing
- * is. */
+/* Each pair of ranges: the common part, and the side to upgrade if there is
+ * none. */
 static void
 two_versions_of_the_frames_speak_the_highest_common_one(void **state)
 {
@@ -43,7 +43,7 @@ two_versions_of_the_frames_speak_the_highest_common_one(void **state)
             RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
         } else {
             RUN_UNTIL(was_logged(cases[i].says));
-            /* Node 2 dials, and is told. */
+            /* Node 2 dials, and learns it. */
             RUN_UNTIL(fixture->node[2].refused_by == 1);
             assert_non_null(strstr(fixture->node[2].refused_why,
                                    "no common version of the peer protocol"));
@@ -56,8 +56,8 @@ two_versions_of_the_frames_speak_the_highest_common_one(void **state)
     }
 }
 
-/* Who speaks an older version is not sent what it does not know, nor may it
- * send it. (Of frames there is but one version, if not for tests.) */
+/* A peer of an older version is sent no frames that it does not know, and may
+ * not send them. (There is only one version of frames, except in tests.) */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 static void frames_are_no_newer_than_the_connection(void **state)
 {

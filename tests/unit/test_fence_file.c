@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The mark of a fence: never down, on the disk before it counts, and exact
- * between threads and processes. */
+/* The mark of a fence: it never decreases, is on the disk before it counts, and
+ * is exact between threads and processes. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@
 
 static atomic_int flush_count;
 
-/* Stands before that of the C library. */
+/* Replaces that of the C library. */
 int fdatasync(int fd)
 {
     atomic_fetch_add(&flush_count, 1);
@@ -57,7 +57,7 @@ static int tear_down(void **state)
     struct fixture *f = *state;
     hasp_fence_close(f->fence);
     unlink(f->path);
-    assert_int_equal(rmdir(f->folder), 0); /* Nothing else was left there. */
+    assert_int_equal(rmdir(f->folder), 0); /* Nothing else remained there. */
     free(f);
     return 0;
 }
@@ -138,11 +138,11 @@ static void tokens_out_of_range_are_invalid(void **state)
                      HASP_EINVALID);
     assert_int_equal(hasp_fence_admit(NULL, 1), HASP_EINVALID);
     assert_int_equal(hasp_fence_open("", &f->fence), HASP_EINVALID);
-    /* What was refused has locked nothing. */
+    /* A refused request has locked nothing. */
     assert_int_equal(hasp_fence_admit(f->fence, (UINT64_C(1) << 53) - 1), 0);
 }
 
-/* A power loss in the midst of a write leaves any prefix of the new slot. */
+/* A power loss during a write leaves any prefix of the new slot. */
 static void a_torn_write_leaves_the_mark_before(void **state)
 {
     struct fixture *f = *state;
@@ -167,7 +167,7 @@ static void a_torn_write_leaves_the_mark_before(void **state)
                                    FENCE_SLOT_SIZE - cut) == 0;
             assert_int_equal(mark_of(f->fence), 100 * round + is_whole);
         }
-        /* And it goes on from there. */
+        /* And it continues from there. */
         assert_int_equal(hasp_fence_admit(f->fence, 100 * round + 2), 0);
         reopen(f);
         assert_int_equal(mark_of(f->fence), 100 * round + 2);
@@ -184,7 +184,7 @@ static void a_damaged_or_foreign_file_is_refused(void **state)
     overwrite(f, 0, rubbish, sizeof rubbish);
     assert_int_equal(hasp_fence_open(f->path, &other), HASP_ECORRUPT);
     assert_int_equal(hasp_fence_admit(f->fence, 8), HASP_ECORRUPT);
-    /* An empty one is no new one: somebody has lost a mark. */
+    /* An empty file is not a new one: a mark has been lost. */
     assert_int_equal(truncate(f->path, 0), 0);
     assert_int_equal(hasp_fence_open(f->path, &other), HASP_ECORRUPT);
     assert_null(other);
@@ -206,7 +206,7 @@ static void every_bit_of_a_slot_is_guarded(void **state)
     }
 }
 
-/* A write that fails is refused, and so is all that follows, since nobody knows
+/* A failed write is refused, and so are all later ones, since it is unknown
  * what reached the disk. */
 static void after_a_failed_write_nothing_is_admitted(void **state)
 {
@@ -268,7 +268,7 @@ static void misuse_of_enter_and_leave_does_no_harm(void **state)
     assert_int_equal(mark_of(f->fence), 6);
 }
 
-/* --- Order between those who write ---------------------------------------- */
+/* --- Order of concurrent writers ------------------------------------------ */
 
 #define WRITERS 4
 #define ROUNDS 40
@@ -277,7 +277,7 @@ struct writer {
     struct hasp_fence *fence;
     atomic_ulong *next;
     atomic_int *inside;
-    unsigned long last; /* What this one was allowed last. */
+    unsigned long last; /* The last token accepted from this one. */
     unsigned admitted;
     bool is_wrong;
 };
@@ -336,7 +336,7 @@ static void inside_is_one_at_a_time_and_never_a_lower_token(void **state)
     hasp_fence_close(others[1]);
 }
 
-/* Eight processes make the same file at the same moment. */
+/* Eight processes create the same file at the same moment. */
 static void made_by_many_it_is_one(void **state)
 {
     struct fixture *f = *state;

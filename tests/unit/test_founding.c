@@ -98,8 +98,8 @@ static void another_configuration_or_name_gives_another_id(void **state)
     assert_memory_not_equal(id, changed, CLUSTER_ID_SIZE);
 }
 
-/* Whose greeting shows other terms is refused, by both sides, in words that say
- * what to look at. */
+/* A node whose greeting shows other terms is refused, by both sides, with an
+ * error that names the setting to check. */
 static void founders_agree_on_their_terms(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void founders_agree_on_their_terms(void **state)
     } cases[] = {
         {"test", &members, &limits, NULL, false},
         {"test", &members, &given, NULL,
-         false}, /* The default, written down. */
+         false}, /* The default, written explicitly. */
         {"prod", &members, &limits,
          "cluster.name is 'prod' at node 2 and 'test' at node 1", false},
         {"test", &members, &changed,
@@ -183,7 +183,7 @@ static void a_wiped_founder_does_not_found_again(void **state)
     founding_heard(&wiped, 1, 101, one.seen_id, 0);
     founding_heard(&wiped, 2, 102, one.seen_id, 0);
     assert_int_equal(founding_decide(&wiped, 0), FOUNDING_JOIN);
-    /* And the others' log names the directory that it was. */
+    /* And the others' log names its former directory. */
     struct buffer first = {0};
     founding_first_entry(&one, &first);
     assert_int_equal(replica_members_decode(buffer_bytes(&first), &members), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Peer frames: there and back, at every length, and what a stranger may
- * claim. */
+/* Peer frames: there and back, at every length, and false claims of unknown
+ * peers. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "base/prng.h"
 #include "net/frame.h"
 
-/* Cuts the only frame out of 'out'. */
+/* Takes the only frame from 'out'. */
 static struct bytes only_frame(const struct buffer *out, enum frame_type type)
 {
     enum frame_type got;
@@ -148,8 +148,8 @@ static void hello_comes_back_and_may_be_longer(void **state)
     buffer_done(&out);
 }
 
-/* Of a HELLO in another layout no more is believed than what all have. */
-/* Whatever the cluster is called: a connection that begins so speaks TLS. */
+/* From a HELLO in another layout only the common part is used. */
+/* For any name of the cluster: a connection that begins like this is TLS. */
 static void no_hello_begins_as_tls_does(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void nodes_that_greet_each_other_compare_their_levels(void **state)
     newer.cluster_level = 2;
     assert_int_equal(frame_compare_levels(&newer, &older), FRAME_OTHER_TOO_OLD);
     assert_int_equal(frame_compare_levels(&older, &newer), FRAME_SELF_TOO_OLD);
-    older.feature_level = 2; /* Upgraded, and has yet to learn the level. */
+    older.feature_level = 2; /* Upgraded; it does not know the level yet. */
     assert_int_equal(frame_compare_levels(&newer, &older), FRAME_FITS);
     assert_int_equal(frame_compare_levels(&older, &newer), FRAME_FITS);
 }
@@ -431,8 +431,8 @@ static void snapshot_acks_come_back(void **state)
     buffer_done(&out);
 }
 
-/* Random bodies: whatever is accepted must lie inside its input (the sanitizers
- * look) and encode to the same bytes. */
+/* Random bodies: an accepted frame must lie inside its input (the sanitizers
+ * check) and encode to the same bytes. */
 static void members_come_back(void **state)
 {
     (void)state;
@@ -465,7 +465,7 @@ static void refusals_come_back(void **state)
     ASSERT_EXACT(body, frame_get_refused(part, &refusal, &why));
     out.data[FRAME_HEADER_SIZE] = REFUSAL_REMOVED + 1;
     assert_int_equal(frame_get_refused(body, &refusal, &why), HASP_EPROTO);
-    /* It is a first frame: what is longer is cut. */
+    /* It is a first frame: a longer one is cut. */
     buffer_clear(&out);
     memset(long_text, 'x', sizeof long_text);
     frame_put_refused(&out, REFUSAL_OTHER,

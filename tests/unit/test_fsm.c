@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Runs the transcripts of tests/fsm: what the state machine answers and tells,
- * entry by entry, in a form that a person can check.
+/* Runs the transcripts of tests/fsm: the answers and reports of the state
+ * machine, entry by entry, in a form that a person can check.
  *
  *     # A lock passes to the first waiter when its owner's session expires.
  *     open s1
@@ -9,14 +9,14 @@
  *     ok token=1
  *     opened s1 ttl=10000
  *
- * A block is one or more commands, a line "----", and what they give; an empty
+ * A block is one or more commands, a line "----", and their output; an empty
  * line ends it. The log index is 1 for the first command and grows by one with
- * each, so a token is the number of its command. REWRITE=1 writes the outputs
- * anew (then read the difference).
+ * each, so a token is the number of its command. REWRITE=1 replaces the
+ * outputs (then read the difference).
  *
  * Each entry is applied to two machines. The second is flushed into a table and
- * loaded from it again after every entry; both must tell the same and have the
- * same hash. After every entry the invariants are checked.
+ * loaded from it again after every entry; both must have the same output and
+ * the same hash. After every entry the invariants are checked.
  *
  * Commands: see the table at the end. Names of sessions are ours: "open s1"
  * gives the name s1 to the session, "s1/x" is owner x of session s1. */
@@ -302,7 +302,7 @@ static void run_quarantine_over(struct script *script, struct buffer *out)
                                     .since_index = number(script, "since")});
 }
 
-/* "redis NAME key:was:change[:value] ... px=ms tell=text": NAME is for the
+/* "redis NAME key:was:change[:value] ... px=ms tell=text": NAME is given to the
  * session that it may open; 'was' is free, other, or a value. */
 static void read_redis_key(char *text, uint64_t px_ms, bool is_durable,
                            struct redis_key *ret_key)
@@ -364,7 +364,7 @@ static void run_redis(struct script *script, struct buffer *out)
     encode_redis(out, &c);
 }
 
-/* --- What is told --------------------------------------------------------- */
+/* --- Output --------------------------------------------------------------- */
 
 static const char *const code_names[] = {
     [RESULT_OK] = "ok",
@@ -479,7 +479,7 @@ static void put_effects(const struct script *script, struct buffer *out,
     }
 }
 
-/* --- Looking -------------------------------------------------------------- */
+/* --- Queries -------------------------------------------------------------- */
 
 static void show_lock(struct script *script, struct buffer *out)
 {
@@ -646,7 +646,7 @@ static void show_cluster(struct script *script, struct buffer *out)
     buffer_put_text(out, "\n");
 }
 
-/* Looks at both machines, which must show the same. */
+/* Queries both machines, which must answer the same. */
 static void show(struct script *script,
                  void (*look)(struct script *script, struct buffer *out))
 {
@@ -689,7 +689,7 @@ static void apply_to(struct script *script, struct machine *machine)
     check_machine(machine);
 }
 
-/* It understands whatever level a transcript raises the cluster to. */
+/* It understands any level to which a transcript raises the cluster. */
 static struct lockfsm *machine_fsm(uint32_t slice)
 {
     struct lockfsm *fsm = lockfsm_new();
@@ -759,7 +759,7 @@ static void run_change(struct script *script, struct buffer *out)
     reload(script);
 }
 
-/* RUN_ADMIN: an entry of the local door, unless it says whose it is. */
+/* RUN_ADMIN: an entry of the local door, unless it names a user. */
 enum run_kind { RUN_ENTRY, RUN_ADMIN, RUN_SHOW, RUN_SETUP };
 static const struct {
     const char *name;
@@ -924,7 +924,7 @@ static void replay(struct script *script, char *text, struct buffer *transcript)
     assert_int_equal(script->output.size, 0);
 }
 
-/* Tells the first line that differs. */
+/* Prints the first line that differs. */
 static void compare(const char *path, const char *expected, const char *real)
 {
     uint32_t line = 1;

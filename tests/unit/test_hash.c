@@ -27,7 +27,7 @@ static struct thing *find(struct thing *things, uint32_t key)
     return found;
 }
 
-/* Each item stands in the bucket in which it is looked for, and the counts are
+/* Each item is in the bucket in which a search expects it, and the counts are
  * right. */
 static void check_table(const struct thing *things)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Each duration is counted at the first bound that is not below it. */
+/* Each duration is counted at the first bound that is not less than it. */
 
 #include <setjmp.h>
 #include <stdarg.h>

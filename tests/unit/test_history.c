@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* When each entry was applied, as the marks remember it, beside all of it. */
+/* When each entry was applied, according to the marks and to a full record. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "core/events/history.h"
 #include "tests/unit/drawn.h"
 
-#define SPACING_MS 10 /* What the newest marks are apart. */
+#define SPACING_MS 10 /* Distance of the newest marks. */
 
 static void what_is_new_is_told_to_a_few_milliseconds(void **state)
 {
@@ -24,7 +24,7 @@ static void what_is_new_is_told_to_a_few_milliseconds(void **state)
     assert_int_equal(history_age_ms(&history, 1, 5 * NS_PER_MS), 0);
     assert_int_equal(history_age_ms(&history, 7, 45 * NS_PER_MS), 40);
     assert_int_equal(history_age_ms(&history, 8, 45 * NS_PER_MS), 0);
-    /* The first one behind the start gets a mark of its own, however soon. */
+    /* The first entry after the start gets a mark of its own, however soon. */
     history_add(&history, 8, 6 * NS_PER_MS);
     assert_int_equal(history.count, 2);
     history_add(&history, 9, 16 * NS_PER_MS - 1); /* Joins it. */
@@ -39,15 +39,15 @@ static void what_is_new_is_told_to_a_few_milliseconds(void **state)
     history_add(&history, 3, 90 * NS_PER_MS);
     assert_int_equal(history.count, 3);
     assert_int_equal(history_age_ms(&history, 10, 15 * NS_PER_MS), 0);
-    history_begin(&history, 20, 100 * NS_PER_MS); /* Anew. */
+    history_begin(&history, 20, 100 * NS_PER_MS); /* Again. */
     assert_int_equal(history.count, 1);
     assert_int_equal(history_age_ms(&history, 1, 101 * NS_PER_MS), 1);
     history_done(&history);
     assert_null(history.marks);
 }
 
-/* Nothing is told as older than it is by more than the spacing, or as younger
- * by more than a share of its age, however long it goes on. */
+/* No entry is reported as older by more than the spacing, or as younger by more
+ * than a share of its age, however long the log grows. */
 static void each_age_is_right_to_a_share_of_it(void **state)
 {
     enum { COUNT = 60000 };

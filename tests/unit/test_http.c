@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The HTTP side with plain sockets as clients. Every loop is bounded in
- * time. */
+/* The HTTP side with plain sockets as clients. Every loop has a time limit. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -80,7 +79,8 @@ static void handle(void *data, struct http_exchange *exchange)
     }
 }
 
-/* The body of a stranger is not read; a guest's has at most 5 bytes. */
+/* The body of an unauthenticated client is not read; a guest's has at most 5
+ * bytes. */
 static uint32_t judge_head(void *data, struct http_exchange *exchange)
 {
     struct http_reply reply = {.status = 401,
@@ -168,8 +168,8 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* Reads until 'text' has come or, with NULL, until the other end has closed.
- * The loop is turned as the daemon turns it: it waits, bounded by a timer. */
+/* Reads until 'text' has arrived or, with NULL, until the other end has closed.
+ * Turns the loop as the daemon does: it waits, bounded by a timer. */
 static void wake_cb(uv_timer_t *timer)
 {
     (void)timer;
@@ -343,7 +343,7 @@ static void an_unusual_head_is_accepted(void **state)
     close(fd);
 }
 
-/* What a proxy before us may have understood otherwise. */
+/* Requests that a proxy in between may have understood differently. */
 static void an_ambiguous_head_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -460,7 +460,7 @@ static void who_hangs_up_is_noticed(void **state)
         close(fd);
         turn_until(f, has_ended);
     }
-    /* And who is still there when all ends. */
+    /* And connections that are still open at the end. */
     f->left = connect_client(f);
     say(f->left, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
     turn_until(f, is_asked);
@@ -481,7 +481,7 @@ static void a_stream_goes_on_until_its_end(void **state)
         http_flush(f->http);
         hear(f, fd, line, &got);
     }
-    /* More than the socket takes: the rest waits for its reader. */
+    /* More than the socket accepts: the rest waits for its reader. */
     put_numbers(http_stream_output(f->later));
     http_stream_end(f->later);
     http_flush(f->http);
@@ -698,7 +698,7 @@ static void one_address_gets_sixteen_connections(void **state)
     struct fixture *f = *state;
     int fd[17];
     struct buffer got = {0};
-    /* One that has been answered is younger than those without a head. */
+    /* An answered connection counts as younger than those without a head. */
     fd[0] = connect_client(f);
     for (int i = 1; i < 16; i++) {
         fd[i] = connect_client(f);
@@ -716,7 +716,7 @@ static void one_address_gets_sixteen_connections(void **state)
     buffer_done(&got);
 }
 
-/* More than there is room for, from one address or from many. */
+/* More than the limit, from one address or from many. */
 static void half_heads_do_not_silence_those_who_ask(void **state)
 {
     struct fixture *f = *state;
@@ -738,7 +738,7 @@ static void half_heads_do_not_silence_those_who_ask(void **state)
         open += !is_closed(fd[i]);
     }
     assert_in_range(open, 40, 64);
-    /* In the same moment all of them, and somebody who asks. */
+    /* All of them at the same moment, and one that asks. */
     for (int i = 0; i < 200; i++) {
         close(fd[i]);
         fd[i] = connect_client(f);
@@ -751,7 +751,7 @@ static void half_heads_do_not_silence_those_who_ask(void **state)
     }
 }
 
-/* However busily it sends: a byte a second is no silence. */
+/* However steadily it sends: a byte a second is not silence. */
 static void a_head_has_five_seconds_to_be_whole(void **state)
 {
     struct fixture *f = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A process works with one cluster: nodes of another one are left, unless that
- * was restored from it, or nothing else is left to work with. And a session
- * that is opened when nobody waits for it any more is closed. */
+/* A process works with one cluster: it leaves nodes of another one, unless that
+ * was restored from it, or no other node is left. And a session that opens
+ * after its caller gave up is closed. */
 
 #include "tests/unit/machine_world.h"
 
@@ -49,7 +49,7 @@ static void a_node_of_another_cluster_is_asked_nothing(void **state)
     assert_string_equal(world.seen, "");
     assert_int_equal(next_event(), HASP_EVENT_NOTICE);
     pass(300);
-    assert_int_equal(next_event(), 0); /* It is told once. */
+    assert_int_equal(next_event(), 0); /* It is reported once. */
     forget_rules();
     world.is_dead[home] = false;
     always("0:HELLO", home == 0 ? FIRST(A) : FIRST(B));
@@ -71,7 +71,7 @@ static void what_was_restored_from_the_known_cluster_is_taken(void **state)
     pass(100);
     assert_told(&told, 0);
     release(told.call.hold, &told);
-    /* The former life, and another restore of it, are strangers now. */
+    /* The former life, and another restore of it, are foreign now. */
     forget_rules();
     always("0:HELLO", FIRST(A));
     always("HELLO", RESTORED(C, A));
@@ -157,7 +157,7 @@ static void a_session_without_end_is_believed_without_end(void **state)
     assert_string_equal(world.seen, "");
 }
 
-/* The secret is for nodes of the known cluster. */
+/* The secret is meant for nodes of the known cluster. */
 static void a_stranger_is_shown_no_secret(void **state)
 {
     (void)state;
@@ -207,8 +207,7 @@ static void what_is_opened_late_is_closed(void **state)
 }
 
 /* If the connection is lost before the CLOSE is answered, another node is
- * asked.
- */
+ * asked. */
 static void what_is_opened_late_is_closed_at_any_node(void **state)
 {
     struct told told;

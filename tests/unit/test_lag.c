@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How far a node is behind (node/lag.h). */
+/* The lag of a node (node/lag.h). */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static void after_a_start_it_catches_up_first(void **state)
     assert_true(lag_is_long(&lag, 0));
     lag_note(&lag, 1500, 999, 10 * MS);
     assert_true(lag_is_long(&lag, 10 * MS));
-    /* What was added meanwhile does not count. */
+    /* Entries that were added meanwhile do not count. */
     lag_note(&lag, 2000, 1000, 20 * MS);
     assert_false(lag_is_long(&lag, 20 * MS));
 }
@@ -64,7 +64,7 @@ static void who_stands_still_is_behind_after_a_while(void **state)
     assert_false(lag_is_long(&lag, 3003 * MS));
 }
 
-/* Nothing is committed, nothing is lacking. */
+/* Nothing is committed, so nothing is missing. */
 static void an_idle_node_is_not_behind(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The client's arithmetic of a lease: each rule, and each way to get one wrong.
- * Times are in milliseconds here; a reading of both clocks is made by at(). */
+/* The client's arithmetic of a lease: each rule, and each way to break one.
+ * Times are in milliseconds here; at() makes a reading of both clocks. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "lease/lease.h"
 
 #define MS UINT64_C(1000000)
-/* Both clocks count from somewhere, and not from the same place. */
+/* Both clocks have an arbitrary and a different origin. */
 #define ORIGIN_NS (UINT64_C(86400) * 1000 * MS)
 
 static struct lease_clock at(uint64_t ms)
@@ -65,9 +65,8 @@ static void a_lease_is_held_for_four_fifths_of_ttl_and_not_longer(void **state)
     assert_int_equal(lease_remaining(&lease, at(8100)), 0);
 }
 
-/* Rule 1: the answer came at 2900, which must not matter. There is no way to
- * tell a lease when an answer came; this pins down that 'sent' is what
- * counts. */
+/* Rule 1: the answer arrived at 2900, which must not matter. The interface has
+ * no parameter for the time of an answer; this ensures that 'sent' counts. */
 static void a_late_answer_does_not_prolong_a_lease(void **state)
 {
     (void)state;
@@ -132,8 +131,8 @@ static void a_heartbeat_sent_after_the_end_does_not_revive(void **state)
     assert_int_equal(lease_check(&lease, at(801)), LEASE_LOST);
 }
 
-/* Sent in time, the answer read late, nobody looked in between: it was held all
- * the while. */
+/* Sent in time, the answer read late, no check in between: it was held all the
+ * time. */
 static void a_heartbeat_sent_in_time_keeps_the_lease(void **state)
 {
     (void)state;
@@ -206,8 +205,8 @@ static void the_clock_that_went_further_counts_either_way(void **state)
     assert_int_equal(lease_check(&lease, now), LEASE_LOST);
 }
 
-/* Suspended between two heartbeats that stand at one and the same monotonic
- * time: the second is the newer. */
+/* Suspended between two heartbeats with the same monotonic time: the second is
+ * the newer. */
 static void the_newer_of_two_is_found_by_the_second_clock(void **state)
 {
     (void)state;
@@ -237,7 +236,7 @@ static void an_unanswered_heartbeat_is_repeated_by_two_fifths(void **state)
     lease_beat_sent(&lease, at(2000));
     assert_int_equal(lease_next_beat(&lease, at(2000)), 2000 * MS);
     assert_int_equal(lease_next_beat(&lease, at(4000)), 0);
-    /* Being sent is not being answered. */
+    /* A request sent is not a request answered. */
     assert_int_equal(lease_remaining(&lease, at(4000)), 4000 * MS);
     lease_answered(&lease, at(2000), 10000, 0);
     assert_int_equal(lease_next_beat(&lease, at(2100)), 1900 * MS);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* tests/vectors/lease.json, by which the clients in other languages are held to
- * the arithmetic of lease/lease, to the nanosecond.
+/* tests/vectors/lease.json, with which the clients in other languages check
+ * that they have the arithmetic of lease/lease, to the nanosecond.
  *
  * The file is made here, from lease/lease itself; the test compares it with
- * what stands there, and REWRITE=1 writes it anew. A case is a sentence and
- * steps, for a lease that begins with none:
+ * the stored one, and REWRITE=1 replaces it. A case is a sentence and steps,
+ * for a lease that begins with none:
  *
  *     ["answered", MONOTONIC, BOOTTIME, TTL_MS, LINGER_MS]
  *     ["refused"]
@@ -39,7 +39,7 @@ struct vectors {
     struct buffer out;
     struct lease lease;
     uint32_t case_count;
-    uint32_t step_count; /* Of this case. */
+    uint32_t step_count; /* Steps of this case. */
 };
 
 static void begin(struct vectors *v, const char *format, ...)
@@ -225,7 +225,7 @@ static void choose_holds(struct vectors *v)
     }
 }
 
-/* Clocks go on, sometimes one of them alone, and now and then exactly to an
+/* Clocks advance, sometimes one of them alone, and now and then exactly to an
  * end. */
 static void draw(struct vectors *v, uint64_t seed)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The state machine's bounds, what strangers may send, flushing and loading.
- * What the operations mean is tested by the transcripts (test_fsm.c), what
- * holds under any order of operations by tests/property. */
+/* The state machine's bounds, hostile input, flushing and loading. The
+ * transcripts (test_fsm.c) test the meaning of the operations, tests/property
+ * the invariants under any order of operations. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -200,7 +200,7 @@ static void skipping_moves_only_the_applied_index(void **state)
     assert_int_equal(open_session(world), 7);
 }
 
-/* The newest ones, that is. */
+/* Only the newest ones. */
 static void removed_members_are_remembered(void **state)
 {
     struct world *world = *state;
@@ -228,7 +228,7 @@ static void who_comes_back_leaves_room_for_others_removed(void **state)
     for (uint32_t i = 0; i <= REMOVED_COUNT_MAX; i++) {
         struct lockfsm_member named[] = {{1, 11}, {2, 200 + i}};
         lockfsm_change(world->fsm, ++index, 1, named, 2);
-        /* The former removal stays known. */
+        /* The former removal remains known. */
         assert_int_equal(lockfsm_removal(world->fsm, 2, &removal), i > 0);
         lockfsm_change(world->fsm, ++index, 1, named, 1);
         assert_true(lockfsm_removal(world->fsm, 2, &removal));
@@ -399,8 +399,8 @@ static void a_release_names_a_lock_and_not_too_many(void **state)
     assert_int_equal(apply_message(world, &command)->code, RESULT_OK);
 }
 
-/* A queue of 'length' strangers between the newcomer and the one that waits for
- * it. Returns what the newcomer is told. */
+/* A queue of 'length' others between the newcomer and the one that waits for
+ * it. Returns the newcomer's answer. */
 static enum result_code close_long_cycle(struct world *world, uint32_t length)
 {
     uint64_t holder = open_session(world);
@@ -437,7 +437,7 @@ static enum result_code close_long_cycle(struct world *world, uint32_t length)
 }
 
 /* Each but the last waits for the next one's lock; the last closes the cycle.
- * Its text is cut at the end, and begins with whom the newcomer waits for. */
+ * Its text is cut at the end, and begins with the newcomer's blocker. */
 static void a_long_cycle_is_told_from_its_beginning(void **state)
 {
     enum { COUNT = 120 };
@@ -591,7 +591,7 @@ static void a_new_life_leaves_fences_and_patterns_only(void **state)
     assert_null(lockfsm_check_basic(world->fsm));
 }
 
-/* A state with something in every map. */
+/* A state with an entry in every map. */
 static void fill(struct world *world)
 {
     begin_life(world);
@@ -682,7 +682,7 @@ static void put_long_field(struct buffer *value, uint8_t number)
     value->size += 9000;
 }
 
-/* Whole records with more in a field than any operation may have put there. */
+/* Whole records with a larger field than any operation can write. */
 static void fields_that_are_too_long_are_corruption(void **state)
 {
     static const struct {
@@ -722,7 +722,7 @@ static void fields_that_are_too_long_are_corruption(void **state)
         assert_int_equal(table_commit(txn), 0);
         struct lockfsm *fsm = lockfsm_new();
         assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
-        assert_null(strstr(why, "digest")); /* It is seen without that, too. */
+        assert_null(strstr(why, "digest")); /* Detected without it, too. */
         lockfsm_free(fsm);
         assert_int_equal(table_begin_write(world->table, &txn), 0);
         assert_int_equal(table_put(txn, fields[i].map,
@@ -736,7 +736,7 @@ static void fields_that_are_too_long_are_corruption(void **state)
     }
 }
 
-/* Whole records that make no whole state. */
+/* Whole records that together are not a whole state. */
 static void missing_records_are_corruption(void **state)
 {
     struct world *world = *state;
@@ -757,7 +757,7 @@ static void missing_records_are_corruption(void **state)
         assert_int_equal(table_commit(txn), 0);
         struct lockfsm *fsm = lockfsm_new();
         assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
-        assert_null(strstr(why, "digest")); /* It is seen without that, too. */
+        assert_null(strstr(why, "digest")); /* Detected without it, too. */
         lockfsm_free(fsm);
         assert_int_equal(table_begin_write(world->table, &txn), 0);
         assert_int_equal(table_put(txn, needed[i], buffer_bytes(&copied.key),
@@ -769,7 +769,7 @@ static void missing_records_are_corruption(void **state)
     }
 }
 
-/* What session 103 has asked for and waits for stands with session 102. */
+/* The waiting request of session 103 is recorded under session 102. */
 static void a_result_of_anothers_wait_is_corruption(void **state)
 {
     static const uint8_t waiting[16] = {[7] = 103, [15] = 2};
@@ -846,7 +846,7 @@ static void loading_replaces_what_was_there(void **state)
     table_close(empty);
 }
 
-/* The checker must see what it is there for: a state that was bent by hand. */
+/* The checker must detect damage: here, a state that was modified by hand. */
 static void the_checkers_see_a_bent_state(void **state)
 {
     struct world *world = *state;
@@ -901,8 +901,8 @@ static uint64_t applied_in(struct table *table)
     return applied;
 }
 
-/* Nothing of a flush that found no room counts as written, nor is anything
- * missing from the next one, whatever came and went in between. */
+/* A flush that found no room marks nothing as written, and the next one is
+ * complete, whatever changed in between. */
 static void a_flush_into_a_full_table_is_done_again(void **state)
 {
     struct world *world = *state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How many there may be of what administrators make: exactly so many, what is
- * there can still be changed, and what is taken away gives its place back, but
- * for users, whose numbers are never given again. And what is counted so that
- * nothing has to be walked, or bounded so that no entry is large. */
+/* Limits of the objects of administrators: they are exact, existing objects can
+ * still be changed, and a removed one frees its place, except users, whose
+ * numbers are never reused. Also counters that save a walk, and bounds that
+ * keep entries small. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Makes, changes or removes the one of that number. */
+/* Creates, changes or removes the one with that number. */
 typedef const struct result *act_fn(struct world *world, uint32_t number);
 
 static struct bytes name_of(uint32_t number)
@@ -243,7 +243,7 @@ static void a_role_counts_who_have_it(void **state)
     table_close(table);
 }
 
-/* Nothing is left to SWEEP, as it is where a role is changed that very many
+/* Nothing is left to SWEEP, unlike after a change to a role that very many
  * users may have. */
 static void a_role_that_nobody_has_concerns_nobody(void **state)
 {
@@ -268,7 +268,7 @@ static void a_role_that_nobody_has_concerns_nobody(void **state)
     assert_true(lockfsm_has_left_over(world->fsm, &places));
 }
 
-/* Those who have held longest; one more entry asks the same ones. */
+/* The longest holders; one more entry asks the same ones. */
 static void please_tells_so_many_at_most(void **state)
 {
     struct world *world = *state;
@@ -320,8 +320,8 @@ static const struct result *release_if(struct world *world, uint32_t owner,
     return apply(world);
 }
 
-/* However many readers there are. Of more than it looks at, none is said not to
- * hold the lock. */
+/* For any number of readers. Beyond those checked, no session is reported as
+ * not holding the lock. */
 static void a_release_by_owner_looks_at_so_many(void **state)
 {
     struct world *world = *state;
@@ -381,7 +381,7 @@ static const struct result *announce_break(struct world *world,
     return apply(world);
 }
 
-/* Of more, a session has to be named. */
+/* Beyond the limit, the request has to name a session. */
 static void a_break_looks_at_so_many_holds(void **state)
 {
     struct world *world = *state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Hand-overs to very many who wait. No entry looks at more of them than a few
- * slices; what was cut off goes on, whatever comes in between; and in the end
- * it has all come as in one entry. Where it was cut off is the same on a node
- * that has loaded the state. */
+/* Hand-overs to very many waiters. No entry checks more of them than a few
+ * slices; the remainder continues, whatever comes in between; and the final
+ * state is the same as after one entry. The cut is the same on a node that has
+ * loaded the state. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -172,7 +172,7 @@ static void time_is_over(struct machine *machine, uint32_t owner,
     }
 }
 
-/* False if nothing is left over. */
+/* False if no work remains. */
 static bool sweep(struct machine *machine)
 {
     struct buffer command = {0};
@@ -206,8 +206,8 @@ static void wait_in_crowd(struct machine *machine, uint32_t count)
     machine->most = 0;
 }
 
-/* While somebody comes and goes at one of its locks, and SWEEP comes once in a
- * while only, and the round that SWEEP is at comes to its end all the same. */
+/* While a session comes and goes at one of its locks, and SWEEP is rare, the
+ * round of SWEEP still ends. */
 static void a_crowd_costs_no_entry_more_than_its_turn(void **state)
 {
     struct machine machine;
@@ -219,7 +219,8 @@ static void a_crowd_costs_no_entry_more_than_its_turn(void **state)
         bool is_cut = lock->cut_serial != 0;
         enum result_code code = acquire(&machine, CROWD + 1, "a", LOCK_SHARED,
                                         true);
-        /* Who comes during a hand-over stands behind those who wait. */
+        /* A session that comes during a hand-over is after the earlier
+         * waiters. */
         assert_int_equal(code, is_cut ? RESULT_QUEUED : RESULT_OK);
         if (is_cut) {
             cancel(&machine, CROWD + 1, "a");
@@ -246,8 +247,8 @@ static void a_crowd_costs_no_entry_more_than_its_turn(void **state)
     end(&machine);
 }
 
-/* Those behind are let in though others come and go at the head as often as
- * SWEEP comes. */
+/* The waiters at the end are let in although others come and go at the head as
+ * often as SWEEP comes. */
 static void a_stream_at_the_head_keeps_nobody_out(void **state)
 {
     struct machine machine;
@@ -257,7 +258,7 @@ static void a_stream_at_the_head_keeps_nobody_out(void **state)
                      RESULT_OK);
     assert_int_equal(acquire(&machine, CROWD + 1, "ac", LOCK_SHARED, true),
                      RESULT_QUEUED);
-    /* One round is under way, and has not come to the last one. */
+    /* One round is under way, and has not reached the last one. */
     cancel(&machine, 0, "a");
     assert_true(sweep(&machine));
     release(&machine, CROWD + 2, "c"); /* It is granted at c's queue. */
@@ -272,9 +273,8 @@ static void a_stream_at_the_head_keeps_nobody_out(void **state)
     end(&machine);
 }
 
-/* Both locks were looked through in part, the second while an upgrade stood
- * ahead of all at the first: those that were passed have their turn once it has
- * gone. */
+/* Both locks were checked in part, the second while an upgrade was ahead of all
+ * at the first: those that were passed get their turn once it has gone. */
 static void who_was_passed_is_looked_at_again(void **state)
 {
     struct machine machine;
@@ -303,7 +303,7 @@ static void who_was_passed_is_looked_at_again(void **state)
     end(&machine);
 }
 
-/* --- Against one that never cuts ------------------------------------------ */
+/* --- Against a machine that never cuts ------------------------------------ */
 
 static void write_list(const struct list *list, bool is_waiting,
                        struct buffer *out)
@@ -317,7 +317,7 @@ static void write_list(const struct list *list, bool is_waiting,
     }
 }
 
-/* Who waits, in order, and who holds: sorted, since those who share a lock may
+/* Waiters, in order, and holders: sorted, since those that share a lock may
  * have come in another order from different queues. */
 static void write_state(struct machine *machine, struct buffer *out)
 {
@@ -363,8 +363,8 @@ static void do_one(struct machine *machine, struct drawn *drawn)
     }
 }
 
-/* Loads what the machine would have written, and compares with it: the digest
- * covers the record of a lock, in which the cut stands. */
+/* Loads the records that the machine would write, and compares: the digest
+ * covers the record of a lock, which contains the cut. */
 static void compare_with_loaded(struct machine *machine)
 {
     struct table *table = table_new_memory();
@@ -377,7 +377,7 @@ static void compare_with_loaded(struct machine *machine)
     table_close(table);
 }
 
-/* Replaces the machine's state by what a node loads that starts now. */
+/* Replaces the machine's state by that of a node that starts now. */
 static void reload(struct machine *machine, struct table *table)
 {
     char why[HASP_WHY_SIZE];
@@ -413,8 +413,8 @@ static void cut_or_not_it_all_comes_the_same(void **state)
     }
 }
 
-/* One node never restarts, the other loads its state again and again; SWEEP
- * comes late, so that much is cut. */
+/* One node never restarts, the other loads its state repeatedly; SWEEP comes
+ * late, so much is cut. */
 static void a_node_that_loads_cuts_at_the_same_place(void **state)
 {
     uint32_t cuts = 0;
@@ -451,7 +451,7 @@ static void a_node_that_loads_cuts_at_the_same_place(void **state)
 }
 
 /* Of ten lives, each restored from the one before, the newest eight are known,
- * in a state that was loaded, too. */
+ * also in a loaded state. */
 static void a_life_knows_of_which_it_was_restored(void **state)
 {
     struct machine machine;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Exactly once: what is kept of numbered requests, what is forgotten, and that
- * nothing is ever done twice. */
+/* Exactly once: the stored results of numbered requests, their expiry, and
+ * proof that no request takes effect twice. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,7 +145,7 @@ static size_t state_size(struct world *world)
 
 #define OWNER_COUNT 200000
 
-/* One owner takes a lock and gives it back, and is never heard of again. */
+/* One owner takes a lock, releases it, and disappears. */
 static void one_owner(struct world *world, uint64_t first, bool is_acking)
 {
     char tag[32];
@@ -160,7 +160,7 @@ static void one_owner(struct world *world, uint64_t first, bool is_acking)
     assert_int_equal(release(world, asked), RESULT_OK);
 }
 
-/* Number 1 waits all the while: it holds nothing back. */
+/* Number 1 waits all the time: it does not block the others. */
 static void many_owners(struct world *world, bool is_acking)
 {
     struct asked holder = {.name = "long", .owner = "holder"};
@@ -180,11 +180,11 @@ static void many_owners(struct world *world, bool is_acking)
     world->also[0] = 0;
     assert_int_equal(lockfsm_session(world->fsm, world->session)->asker_count,
                      1);
-    /* The long wait is joined as ever. */
+    /* The long wait is joined as before. */
     assert_int_equal(acquire(world, waiter), RESULT_QUEUED);
 }
 
-/* Whatever comes again is not done again. */
+/* A repeated request has no second effect. */
 static void old_numbers_are_forgotten(struct world *world)
 {
     for (uint64_t i = 0; i < 500; i++) {
@@ -228,7 +228,7 @@ static void the_oldest_unacknowledged_result_is_forgotten(void **state)
         assert_int_equal(acquire(world, asked), RESULT_OK);
     }
     asked.req = 1;
-    assert_int_equal(acquire(world, asked), RESULT_OK); /* As it was told. */
+    assert_int_equal(acquire(world, asked), RESULT_OK); /* As reported. */
     asked.req = ANSWERED_COUNT_MAX + 1;
     assert_int_equal(acquire(world, asked), RESULT_OK);
     assert_int_equal(result_count(world), ANSWERED_COUNT_MAX);
@@ -259,7 +259,7 @@ static void what_comes_late_is_new_while_its_gap_is_remembered(void **state)
         assert_int_equal(acquire(world, asked), RESULT_OK);
     }
     check(world);
-    /* Of more gaps the lowest are given up: 5, 7 and 9. */
+    /* If there are more gaps the lowest are given up: 5, 7 and 9. */
     static const uint64_t gone[] = {5, 7, 9};
     for (size_t i = 0; i < 3; i++) {
         asked.req = gone[i];
@@ -267,7 +267,7 @@ static void what_comes_late_is_new_while_its_gap_is_remembered(void **state)
     }
     asked.req = 11;
     assert_int_equal(acquire(world, asked), RESULT_OK);
-    asked.req = 1; /* No gap: it stands below all of them. */
+    asked.req = 1; /* Not a gap: it is below all of them. */
     assert_int_equal(acquire(world, asked), RESULT_OK);
 }
 
@@ -285,7 +285,7 @@ static void too_many_numbers_that_wait_are_refused(void **state)
     asked.owner = "holder";
     asked.req = 0;
     assert_int_equal(release(world, asked), RESULT_OK);
-    /* All that stood at the place have its result. */
+    /* All numbers at that place have its result. */
     struct result result;
     for (uint64_t req = 1; req <= WAITING_COUNT_MAX; req++) {
         assert_true(
@@ -294,8 +294,8 @@ static void too_many_numbers_that_wait_are_refused(void **state)
     }
 }
 
-/* A request that waits is acknowledged by who has given it up: its result goes
- * when it is there. */
+/* A waiting request is acknowledged by a client that has given it up: its
+ * result is dropped as soon as it exists. */
 static void what_waits_is_kept_until_it_is_answered(void **state)
 {
     struct world *world = *state;
@@ -327,7 +327,7 @@ static struct lockfsm *loaded(struct world *world)
     return fsm;
 }
 
-/* What is forgotten next is the same after a start. */
+/* The next entry to be forgotten is the same after a start. */
 static void a_loaded_state_forgets_the_same(void **state)
 {
     struct world *world = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* LIMIT_STATE_SIZE: what is new is refused from four fifths of it on, what
- * gives back never is, and no way of asking makes the state grow beyond it. */
+/* LIMIT_STATE_SIZE: from four fifths of it on new objects are refused, releases
+ * never are, and no request makes the state grow beyond it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -191,7 +191,7 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
     assert_int_equal(result->code, RESULT_LIMIT);
     assert_non_null(strstr((const char *)result->text.data, "state_size: "));
 
-    /* Re-entry, and all that gives back. */
+    /* Re-entry, and all releases. */
     assert_int_equal(acquire(world, me, 3, false), RESULT_OK);
     assert_int_equal(release(world, me, 3), RESULT_OK);
     assert_int_equal(release(world, me, 3), RESULT_OK);
@@ -209,8 +209,8 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
     assert_int_not_equal(open_session(world), 0);
 }
 
-/* With a number, whose result is kept, and though what it took away is noted
- * for the session that had it. */
+/* With a number, whose result is stored, although the session that lost its
+ * hold gets a note of it. */
 static void releaseif_gives_back_in_a_full_state(void **state)
 {
     struct world *world = *state;
@@ -238,7 +238,7 @@ static void releaseif_gives_back_in_a_full_state(void **state)
     }
 }
 
-/* A limit below what there is: nothing ends, and there is a way down. */
+/* A limit below the current size: nothing ends, and the state can shrink. */
 static void a_limit_below_the_size_ends_nothing(void **state)
 {
     struct world *world = *state;
@@ -269,8 +269,8 @@ static void a_limit_below_the_size_ends_nothing(void **state)
     assert_int_equal(acquire(world, me, 100, false), RESULT_OK);
 }
 
-/* Refusals under numbers, releases of nothing under numbers, values that become
- * longer while they wait. */
+/* Refusals under numbers, releases of nothing under numbers, values that grow
+ * while they wait. */
 static void no_way_of_asking_passes_the_limit(void **state)
 {
     struct world *world = *state;
@@ -312,13 +312,13 @@ static void a_refused_request_may_be_repeated_when_there_is_room(void **state)
     assert_int_equal(
         release(world, (struct origin){.session = other.session}, 9000),
         RESULT_OK);
-    /* From now on it is what its number was answered. */
+    /* From now on this is the result of its number. */
     assert_int_equal(acquire(world, other, 9000, false), RESULT_OK);
     assert_null(lockfsm_lock(world->fsm, BYTES_LITERAL("l9000")));
 }
 
-/* Acts have a bound of their own: the oldest go, and they leave the room to
- * others. */
+/* Acts have a bound of their own: the oldest are dropped, and they leave the
+ * room to others. */
 static void the_newest_acts_are_kept(void **state)
 {
     struct world *world = *state;

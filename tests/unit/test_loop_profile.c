@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a pass of the loop has spent, stage by stage. */
+/* The time of a pass of the loop, stage by stage. */
 
 #include <setjmp.h>
 #include <stdarg.h>

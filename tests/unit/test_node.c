@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A node inside this process, through its public header alone (but for one
+/* A node inside this process, through its public header alone (except for one
  * bound that no option sets). */
 
 #include <setjmp.h>
@@ -204,7 +204,7 @@ static void a_node_may_stop_with_clients_connected(void **state)
     }
 }
 
-/* Sends requests, and reads no answer, until the node takes no more for a
+/* Sends requests, without reading answers, until the node accepts none for a
  * while; true if it has closed the connection. */
 static bool is_closed_unread(int fd)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Connections between nodes (net/peers.h): members and strangers. */
+/* Connections between nodes (net/peers.h): members and unknown peers. */
 
 #include <dlfcn.h>
 
@@ -78,7 +78,7 @@ static void a_node_that_does_not_know_its_cluster_yet_may_join(void **state)
     peers_set_cluster(fixture->node[2].peers, cluster_a);
     run_for(20);
     assert_true(is_up(1, 2) && is_up(2, 1));
-    /* Should it turn out to be another one, the connection ends. */
+    /* If it turns out to be another one, the connection ends. */
     peers_set_cluster(fixture->node[2].peers, cluster_b);
     assert_false(is_up(2, 1));
     RUN_UNTIL(fixture->node[2].downs[1] == 1 && fixture->node[1].downs[2] == 1);
@@ -106,14 +106,14 @@ static void an_address_that_leads_to_another_node_is_refused(void **state)
     for (uint64_t id = 1; id <= 3; id++) {
         open_node(id, cluster_a);
     }
-    introduce_at(3, 1, 2); /* Node 3 takes node 2's address for node 1's. */
+    introduce_at(3, 1, 2); /* Node 3 mistakes node 2's address for node 1's. */
     introduce_at(2, 3, 3);
     RUN_UNTIL(fixture->log_lines > 0);
     assert_true(was_logged("it is looking for node 1, this is node 2"));
     assert_int_equal(fixture->node[2].ups[3], 0);
 }
 
-/* The socket at node 1's address says that it is node 2. */
+/* The socket at node 1's address claims to be node 2. */
 static void an_answer_of_another_node_is_refused(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void a_node_that_is_no_member_is_refused(void **state)
     introduce_at(2, 1, 1);
     RUN_UNTIL(fixture->log_lines > 0);
     assert_true(was_logged("node 2 is not a member"));
-    /* Once it is one, it gets in by itself. */
+    /* Once it is a member, it gets in without help. */
     introduce_at(1, 2, 2);
     RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
 }
@@ -174,7 +174,7 @@ static void the_owners_check_can_refuse_with_its_reason(void **state)
     RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
 }
 
-/* Whichever of the two dials. */
+/* Whichever node dials. */
 static void who_is_too_old_for_the_cluster_is_told_so(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void who_is_too_old_for_the_cluster_is_told_so(void **state)
     }
 }
 
-/* It is asked at its own address, where it says nothing of the kind. */
+/* It is asked at its own address, where it makes no such claim. */
 static void a_stranger_makes_nobody_too_old(void **state)
 {
     (void)state;
@@ -275,7 +275,7 @@ static void a_member_may_move(void **state)
     run_for(50);
     introduce_at(2, 1, 1);
     RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
-    /* A connection that stands outlives a change of address. */
+    /* An open connection survives a change of address. */
     peers_add(fixture->node[2].peers, 1, "127.0.0.1:1");
     run_for(50);
     assert_true(is_up(2, 1));
@@ -283,8 +283,8 @@ static void a_member_may_move(void **state)
     assert_true(was_logged("peer cannot be dialled"));
 }
 
-/* Stands before libuv's. The name "member.example" leads to 127.0.0.1 while
- * there is a name server. */
+/* Replaces libuv's. The name "member.example" resolves to 127.0.0.1 while there
+ * is a name server. */
 typedef int getaddrinfo_fn(uv_loop_t *loop, uv_getaddrinfo_t *request,
                            uv_getaddrinfo_cb cb, const char *node,
                            const char *service, const struct addrinfo *hints);
@@ -561,7 +561,7 @@ static void a_frame_beyond_the_limit_is_refused_at_its_header(void **state)
     close(fd);
 }
 
-/* --- Strangers ------------------------------------------------------------ */
+/* --- Unknown peers -------------------------------------------------------- */
 
 static void strangers_bytes_are_refused_with_a_reason(void **state)
 {
@@ -663,7 +663,7 @@ static void who_is_at_another_address_may_dial(void **state)
     say_hello(fd, &hello);
     RUN_UNTIL(is_up(2, 1));
     /* The former one is named here, and is let in, too; when the log has named
-     * the new one, that one takes its place. */
+     * the new one, that one replaces it. */
     hello.incarnation = 55;
     int former = dial_node(2);
     say_hello(former, &hello);
@@ -680,8 +680,8 @@ static void who_is_at_another_address_may_dial(void **state)
     close(former);
 }
 
-/* A directory that was replaced hears that, and is noticed, whichever side has
- * dialled, and whoever is connected under its number. */
+/* A replaced directory learns of it, and is reported, whichever side has
+ * dialled, and whichever node is connected under its number. */
 static void the_owner_judges_before_all_else(void **state)
 {
     (void)state;

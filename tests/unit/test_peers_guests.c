@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Nodes that nobody has told this one of (net/peers.h), and what they dial. */
+/* Nodes that this one has not heard of (net/peers.h), and the nodes they
+ * dial. */
 
 #include "tests/unit/peers_world.h"
 
@@ -24,7 +25,7 @@ static void a_guest_comes_and_goes_with_its_connection(void **state)
     RUN_UNTIL(fixture->node[1].downs[2] == 1);
     assert_false(is_up(1, 2));
     assert_int_equal(peers_silence_ms(fixture->node[1].peers, 2), UINT64_MAX);
-    /* Not of another cluster, nor of none. */
+    /* Not if it is of another cluster, or of none. */
     fixture->node[1].asked_about_guests = 0;
     for (int i = 0; i < 2; i++) {
         struct frame_hello hello = hello_of(2, 1);
@@ -47,7 +48,7 @@ static void a_guest_becomes_a_member_on_the_same_connection(void **state)
     open_node(2, cluster_a);
     open_node(1, cluster_a);
     fixture->node[2].admits_guests = true;
-    /* As a guest the smaller id may dial, too. */
+    /* As a guest the node with the smaller id may dial, too. */
     int fd = dial_node(2);
     struct frame_hello hello = hello_of(1, 2);
     say_hello(fd, &hello);
@@ -57,7 +58,7 @@ static void a_guest_becomes_a_member_on_the_same_connection(void **state)
     assert_int_equal(fixture->node[2].downs[1], 0);
     close(fd);
     RUN_UNTIL(fixture->node[2].downs[1] == 1);
-    /* From now on it is one that has to be dialled. */
+    /* From now on it has to be dialled. */
     fd = dial_node(2);
     say_hello(fd, &hello);
     RUN_UNTIL(is_hung_up(fd));
@@ -76,7 +77,7 @@ static void a_guest_can_be_shown_out(void **state)
     RUN_UNTIL(fixture->node[1].downs[2] == 1);
     RUN_UNTIL(is_hung_up(fd));
     close(fd);
-    /* A second connection takes the place of the first. */
+    /* A second connection replaces the first. */
     fd = greet_as(2);
     RUN_UNTIL(fixture->node[1].ups[2] == 2);
     int second = greet_as(2);
@@ -156,7 +157,7 @@ static void who_is_refused_hears_why(void **state)
         close_node(1);
         close_node(2);
     }
-    /* A stranger has nothing to refuse; a member that was let in has. */
+    /* An unknown peer has nothing to refuse; an admitted member has. */
     fixture->node[1].check_refusal = NULL;
     int fd = connect_as_member_2();
     struct buffer out = {0};

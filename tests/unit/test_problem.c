@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Documents of what HTTP refuses. */
+/* Documents with which HTTP refuses. */
 
 #include <setjmp.h>
 #include <stdarg.h>

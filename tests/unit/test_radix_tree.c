@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A set of prefixes, against all of them tried one after the other. */
+/* A set of prefixes, compared with trying all of them one after the other. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,12 +45,12 @@ static int tear_down(void **state)
             radix_tree_remove(&set, bytes_of_text(items[i].text));
         }
     }
-    assert_null(set.root); /* Nothing is left. */
+    assert_null(set.root); /* Nothing remains. */
     free(items);
     return 0;
 }
 
-/* Few letters, so that many begin alike. */
+/* Few letters, so that many have the same beginning. */
 static void draw(char text[TEXT_SIZE + 1])
 {
     uint64_t size = prng_below(&prng, TEXT_SIZE + 1);

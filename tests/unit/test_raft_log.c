@@ -182,7 +182,7 @@ static void a_replaced_write_counts_only_below_its_replacement(void **state)
     assert_int_equal(pending_writes_complete(&written, 3, 7), 7);
     queue(&written, 3, 8, 8);
     queue(&written, 4, 8, 8);
-    queue(&written, 3, 8, 8); /* Never mind how: the same again. */
+    queue(&written, 3, 8, 8); /* Whatever the reason: the same again. */
     assert_int_equal(pending_writes_complete(&written, 3, 8), 7);
     assert_int_equal(pending_writes_complete(&written, 3, 8), 8);
     assert_int_equal(pending_writes_complete(&written, 4, 8), 0);
@@ -263,7 +263,7 @@ static void a_later_answer_answers_all_before(void **state)
     assert_int_equal(confirm_count(&confirm, &members), 1);
     confirm_take(&confirm, 2, 7, 3);
     assert_int_equal(confirm_count(&confirm, &members), 2);
-    confirm_take(&confirm, 2, 7, 1); /* Late: takes nothing back. */
+    confirm_take(&confirm, 2, 7, 1); /* Late: it takes nothing back. */
     assert_int_equal(confirm_count(&confirm, &members), 2);
     confirm_take(&confirm, 3, 7, 4); /* Was never asked. */
     confirm_take(&confirm, 3, 8, 3);

@@ -160,7 +160,7 @@ static void appends_that_cannot_be_true_are_refused(void **state)
     entries[1].term = 0;
     expect_refused(&good);
     entries[1].term = 4;
-    entries[1].type = ENTRY_CHANGE; /* "b" is no configuration. */
+    entries[1].type = ENTRY_CHANGE; /* "b" is not a configuration. */
     expect_refused(&good);
     entries[1].type = (enum replica_entry_type)4;
     expect_refused(&good);
@@ -258,7 +258,7 @@ configurations_that_the_core_would_not_take_are_refused(void **state)
             replica_members_decode(bytes_of(encoded.data, size), &decoded),
             HASP_EPROTO);
     }
-    buffer_put_u64(&encoded, 0); /* More than there is need for. */
+    buffer_put_u64(&encoded, 0); /* More than necessary. */
     assert_int_equal(replica_members_decode(buffer_bytes(&encoded), &decoded),
                      HASP_EPROTO);
     members.member[1].id = members.member[0].id;
@@ -275,7 +275,7 @@ configurations_that_the_core_would_not_take_are_refused(void **state)
     make_members(&members, 2);
     buffer_clear(&encoded);
     replica_members_encode(&members, &encoded);
-    memset(encoded.data + encoded.size - 8, 0, 8); /* Anybody's directory. */
+    memset(encoded.data + encoded.size - 8, 0, 8); /* Any node's directory. */
     assert_int_equal(replica_members_decode(buffer_bytes(&encoded), &decoded),
                      HASP_EPROTO);
     make_members(&members, 2);
@@ -286,7 +286,7 @@ configurations_that_the_core_would_not_take_are_refused(void **state)
     assert_int_equal(replica_members_decode(buffer_bytes(&encoded), &decoded),
                      HASP_EPROTO);
     make_members(&members, 2);
-    members.member[0].role = MEMBER_STANDBY; /* Nobody votes. */
+    members.member[0].role = MEMBER_STANDBY; /* There is no voter. */
     members.member[1].role = MEMBER_SPARE;
     buffer_clear(&encoded);
     replica_members_encode(&members, &encoded);

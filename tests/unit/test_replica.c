@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Groups of replicas in a world without faults, except for the one that each
- * test is about. Every oracle of replica_world.h watches. */
+ * test is about. Every oracle of replica_world.h is active. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -131,8 +131,8 @@ static void a_minority_steps_down_and_confirms_nothing(void **state)
     world_done(&world);
 }
 
-/* How long until a new leader serves after the old one was killed, or has
- * fallen silent; and whether it is the first one of those that are left. */
+/* The time until a new leader serves after the old one was killed or fell
+ * silent; and whether it is the first of the remaining ones. */
 static uint64_t failover_ms(uint64_t seed, bool is_silent, bool *ret_is_first)
 {
     struct world world;
@@ -159,10 +159,10 @@ static uint64_t failover_ms(uint64_t seed, bool is_silent, bool *ret_is_first)
     return duration_ms;
 }
 
-/* Messages of this world take up to 3 ms, an election's time-out is 300. 20
- * have passed before the leader is gone, and its last heartbeat may be 50 old.
- * One that has fallen silent was heard by one of them a little later: then the
- * other one's first attempt is refused. */
+/* Messages of this world take up to 3 ms, an election time-out is 300 ms. 20 ms
+ * have passed before the leader is gone, and its last heartbeat may be 50 ms
+ * old. One replica heard a silent leader a little later than the other: then
+ * the other's first attempt is refused. */
 static void who_is_left_stands_in_order(void **state)
 {
     bool is_first;
@@ -216,8 +216,8 @@ slow_failover(uint64_t seed, uint32_t count,
     return result;
 }
 
-/* An election costs two flushes one after the other, and what was being written
- * before it and the first entry after it two more each. */
+/* An election costs two flushes, one after the other; the write before it and
+ * the first entry after it cost two more each. */
 static void an_election_waits_as_long_as_flushes_take(void **state)
 {
     static const uint32_t flushes_ms[] = {0, 50, 100, 300, 500};
@@ -237,8 +237,8 @@ static void an_election_waits_as_long_as_flushes_take(void **state)
     }
 }
 
-/* The longest time that one of many single entries took to be committed, one
- * at a time and a while apart, when 'dead' of 'count' members are. */
+/* The longest commit time of many single entries, one at a time with pauses,
+ * when 'dead' of 'count' members are down. */
 static uint64_t slowest_commit_ms(uint64_t seed, uint32_t count, uint32_t dead)
 {
     struct world world;
@@ -267,8 +267,8 @@ static uint64_t slowest_commit_ms(uint64_t seed, uint32_t count, uint32_t dead)
     return slowest_ms;
 }
 
-/* A live voter that the core only probes gets one message per heartbeat, which
- * is 50 ms. A message takes up to 4 here, a write 3. */
+/* A live voter that the core only probes gets one message per heartbeat (50
+ * ms). A message takes up to 4 ms here, a write 3 ms. */
 static void the_dead_do_not_delay_the_living(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void the_dead_do_not_delay_the_living(void **state)
 }
 
 /* From the election of a leader's successor until its first entry is applied.
- * Whether the leader's last entry is committed the successor does not know, so
+ * The successor does not know whether the leader's last entry is committed, so
  * the core begins with a barrier. */
 static uint64_t first_entry_ms(uint64_t seed, uint32_t flush_ms)
 {
@@ -317,7 +317,8 @@ static uint64_t first_entry_ms(uint64_t seed, uint32_t flush_ms)
     return duration_ms;
 }
 
-/* Who has voted is sent it at once, and not when it has written the barrier. */
+/* A node that voted receives it at once, not only after the barrier is
+ * written. */
 static void a_new_leaders_first_entry_costs_one_flush(void **state)
 {
     (void)state;
@@ -458,8 +459,8 @@ static void a_follower_that_lags_gets_a_snapshot(void **state)
             size = replica_log_size(leader->replica);
         }
     }
-    /* What a snapshot covers does not count: the log does not look ever
-     * larger. (Bodies have 64 bytes at most.) */
+    /* Entries covered by a snapshot do not count: the log does not seem to grow
+     * forever. (Bodies have 64 bytes at most.) */
     assert_true(size > 0 && size < 150 * 64);
     assert_true(leader->trimmed > 100);
     assert_true(leader->disk.count < 300);

@@ -29,14 +29,14 @@ static void a_question_needs_a_majority_of_the_newest_voters(void **state)
     assert_int_equal(sent(&lone, 0).kind, MESSAGE_CONFIRM);
     assert_int_equal(sent(&lone, 0).number, number);
     answer(&lone, 4, term, number);     /* A standby. */
-    answer(&lone, 2, term - 1, number); /* Of another term. */
-    answer(&lone, 2, term, number + 1); /* To what was never asked. */
-    answer(&lone, 9, term, number);     /* A stranger. */
+    answer(&lone, 2, term - 1, number); /* A question of another term. */
+    answer(&lone, 2, term, number + 1); /* To a question never asked. */
+    answer(&lone, 9, term, number);     /* Not a member. */
     assert_int_equal(replica_confirmed(lone.replica), 0);
     answer(&lone, 3, term, number);
     assert_true(lone.update.confirmed);
     assert_int_equal(replica_confirmed(lone.replica), number);
-    /* Four voters: two are no majority any more. */
+    /* Four voters: two are no longer a majority. */
     accept_up_to(&lone, 4, own);
     assert_int_equal(replica_set_role(lone.replica, 4, MEMBER_VOTER,
                                       lone.now_ms, &log_index, &lone.update),
@@ -91,7 +91,7 @@ static void only_the_present_term_is_confirmed(void **state)
     assert_int_equal(sent(&lone, 0).kind, MESSAGE_CONFIRMED);
     assert_int_equal(sent(&lone, 0).term, 2);
     assert_int_equal(sent(&lone, 0).number, 8);
-    /* A vote for another raises the term: from now on, silence. */
+    /* A vote for another candidate raises the term: from now on, no answer. */
     struct message vote = {.kind = MESSAGE_VOTE, .term = 3};
     vote.vote.candidate = 3;
     vote.vote.last_index = 1;
@@ -130,8 +130,8 @@ static void a_new_term_forgets_the_answers_of_the_last(void **state)
     done(&lone);
 }
 
-/* A vote in a term that is known already is saved as well: else one could be
- * given to each of two candidates, with a crash in between. */
+/* A vote in a known term is saved as well: otherwise it could be given to two
+ * candidates, with a crash in between. */
 static void a_vote_is_saved_whether_or_not_its_term_is_new(void **state)
 {
     struct lone lone;
@@ -299,8 +299,8 @@ static void a_large_append_is_cut_into_messages(void **state)
     done(&lone);
 }
 
-/* A follower that answers that it has nothing; the core then knows that its
- * log is trimmed too far for it. */
+/* A follower that answers that its log is empty; the core then knows that its
+ * own log is trimmed too far for it. */
 static void lack_all(struct lone *lone, uint64_t from, uint64_t rejected_index)
 {
     struct message result = {.kind = MESSAGE_APPEND_RESULT,
@@ -309,8 +309,8 @@ static void lack_all(struct lone *lone, uint64_t from, uint64_t rejected_index)
     assert_int_equal(receive(lone, from, &result), 0);
 }
 
-/* A refused call asks for nothing, and takes nothing along that was to be asked
- * for in the next update. */
+/* A refused call requests nothing, and does not drop an earlier request for the
+ * next update. */
 static void a_refused_call_swallows_no_snapshot_to_send(void **state)
 {
     struct lone lone;
@@ -397,7 +397,7 @@ static void assert_corrupt(const struct replica_start *start, const char *text)
 #define ENTRY_COUNT 9
 
 /* A snapshot up to entry 5, which is of term 2, and the log from entry 1 on,
- * whose last one is of term 4; the bodies are the caller's. */
+ * whose last entry is of term 4; the caller owns the bodies. */
 static struct replica_start good_start(struct lone *lone)
 {
     struct replica_members members;
@@ -459,7 +459,7 @@ static void numbers_that_do_not_fit_together_are_corrupt(void **state)
     bad.entries--;
     bad.entry_count++;
     assert_int_equal(try_begin(&bad, &update), 0);
-    bad.snapshot_term = 4; /* The log goes on in term 3. */
+    bad.snapshot_term = 4; /* The log continues in term 3. */
     assert_corrupt(&bad, "the log goes on after the snapshot with a lower "
                          "term");
     bad.snapshot_term = 3;
@@ -562,7 +562,7 @@ static void a_log_that_a_snapshot_made_obsolete_is_given_up(void **state)
     assert_int_equal(try_begin(&start, &update), 0);
     assert_int_equal(update.truncate_from, 1);
     assert_int_equal(update.entry_count, 0);
-    start.snapshot_index = 7; /* The log reaches it, but is of another term. */
+    start.snapshot_index = 7; /* The log reaches it, in another term. */
     start.applied_index = 7;
     assert_int_equal(try_begin(&start, &update), 0);
     assert_int_equal(update.truncate_from, 1);

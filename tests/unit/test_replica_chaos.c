@@ -26,7 +26,7 @@ struct chaos {
     uint64_t snapshot_entries;
 };
 
-/* What happened, over all seeds of a test. */
+/* Counts of events, over all seeds of a test. */
 static uint64_t changes;
 static uint64_t transfers;
 static uint64_t installed;
@@ -71,8 +71,8 @@ static void change_something(struct world *world, struct world_node *leader)
     switch (world_below(world, 6)) {
     case 0:
     case 1:
-        /* A member that was removed comes back as it was: it still has its
-         * log and its vote. */
+        /* A removed member comes back unchanged: it still has its log and its
+         * vote. */
         error = replica_add(leader->replica, node->id, DIRECTORY(node->id),
                             address, now_ms, &log_index, &update);
         break;

@@ -20,7 +20,7 @@ static struct fingerprint fingerprint_of(const struct lone *lone)
          (uint64_t)replica_role(r), replica_confirmed(r)}};
 }
 
-/* Feeds bytes and expects that a refusal has changed nothing. */
+/* Feeds bytes and expects that a refused message changed nothing. */
 static int feed_bytes(struct lone *lone, uint64_t from, struct bytes bytes)
 {
     struct fingerprint before = fingerprint_of(lone);
@@ -203,7 +203,7 @@ static void two_leaders_of_one_term_are_not_believed(void **state)
     message_encode(&message, &encoded);
     assert_int_equal(feed_bytes(&lone, 2, buffer_bytes(&encoded)), HASP_EPROTO);
     assert_int_equal(replica_role(lone.replica), REPLICA_LEADER);
-    /* Nor is anybody who contradicts what is committed. */
+    /* Nor is a peer that contradicts the committed prefix. */
     message.term++;
     message.append.prev_term = 2;
     message.append.prev_index = 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Raft's server is the data directory: what a former directory of a member says
- * counts for nothing, and a new one is not taken for the former one. */
+/* Raft's server is the data directory: messages of a member's former directory
+ * count for nothing, and a new one is not mistaken for the former one. */
 
 #include "tests/unit/replica_lone.h"
 
@@ -72,7 +72,7 @@ static void a_former_directory_confirms_no_leader(void **state)
     done(&lone);
 }
 
-/* Replica 1 has a new directory, and its log says so far: 'voters' members, of
+/* Replica 1 has a new directory, and its log still says: 'voters' members, of
  * which member 1 is the former one. */
 static void begin_anew(struct lone *lone, uint32_t voters)
 {
@@ -94,8 +94,8 @@ static void expect_no_candidacy(struct lone *lone)
     }
 }
 
-/* Also where the former one was the only voter, so that its word alone would
- * make a leader (T2). */
+/* Also if the former one was the only voter, so that its word alone would make
+ * a leader (T2). */
 static void a_new_directory_does_not_stand_for_the_former(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void a_new_directory_stands_once_it_is_named(void **state)
     done(&lone);
 }
 
-/* Whose vote counts is the candidate's to know (T14). */
+/* The candidate has to know whose vote counts (T14). */
 static void a_new_directory_lends_its_vote(void **state)
 {
     struct lone lone;
@@ -157,8 +157,8 @@ static void a_new_directory_lends_its_vote(void **state)
     done(&lone);
 }
 
-/* What holds again if the newest configuration is rolled back; nothing, once it
- * is committed. */
+/* The directory that counts again if the newest configuration is rolled back;
+ * none once it is committed. */
 static void the_configuration_before_is_known_until_the_commit(void **state)
 {
     struct lone lone;

@@ -131,7 +131,7 @@ a_configuration_that_another_follows_is_not_rolled_back(void **state)
     make_members(&second, 3, 2);
     add_entry(&lone, 2, &first);
     assert_int_equal(append(&lone, 2, 1, 1, 1), 0);
-    /* The leader has committed it, fell, and its successor's message does not
+    /* The leader has committed it and failed; its successor's message does not
      * know that yet. */
     add_entry(&lone, 2, &second);
     assert_int_equal(append(&lone, 2, 2, 1, 1), 0);
@@ -393,7 +393,7 @@ static void a_standby_votes_for_who_has_promoted_it(void **state)
 }
 
 /* By the term of the last entry, then by its index: by the core of a voter, and
- * by what stands in for it at one that lends its vote. */
+ * by the replacement for it on a node that lends its vote. */
 static void who_votes_compares_the_logs(void **state)
 {
     static const struct {
@@ -449,7 +449,7 @@ static void a_refused_pre_vote_tells_the_later_term(void **state)
     assert_false(sent(&lone, 0).vote_result.is_granted);
     assert_true(sent(&lone, 0).vote_result.is_pre_vote);
     assert_int_equal(sent(&lone, 0).term, 8);
-    /* And who hears it goes on from there. */
+    /* And a node that hears it continues from there. */
     replica_free(lone.replica);
     begin(&lone, 1, 0);
     tick(&lone);
@@ -576,7 +576,7 @@ static void a_snapshot_is_installed_only_if_it_is_news(void **state)
     assert_true(replica_install(r, 2, 2, 9, 2, body, 5, now_ms, u));
     assert_false(replica_install(r, 2, 2, 12, 2, body, 5, now_ms, u));
     assert_int_equal(replica_appliable(r), 0);
-    persist(&lone, 2, 2); /* The old log's: means nothing any more. */
+    persist(&lone, 2, 2); /* Of the old log: it has no meaning now. */
     assert_int_equal(replica_snapshot_taken(r, 1, now_ms, u), 0);
     replica_installed(r, now_ms, u);
     assert_true(u->committed && u->members_changed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A session's request numbers beside a naive model: what ACKED says, however
- * many requests are open; and owner tags. */
+/* A session's request numbers beside a naive model: the contents of ACKED, for
+ * any number of open requests; and owner tags. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +20,8 @@ struct model {
     struct drawn drawn;
     uint64_t newest;
     bool is_open[NUMBER_MAX];
-    bool is_acked[NUMBER_MAX]; /* Said since begin_saying(). */
-    uint32_t ranges;           /* Of the request that was written last. */
+    bool is_acked[NUMBER_MAX]; /* Numbers acknowledged since begin_saying(). */
+    uint32_t ranges;           /* Of the request written last. */
 };
 
 static void begin(struct model *model)
@@ -60,7 +60,7 @@ static void read_acked(struct model *model, struct bytes acked)
         note_range(model, 1, last);
         model->ranges--;
     }
-    assert_true(model->is_open[last + 1]); /* Else it would be more. */
+    assert_true(model->is_open[last + 1]); /* Otherwise it would be more. */
     while (acked.size > 0) {
         range = bytes_cut(&acked, ',');
         from = bytes_cut(&range, '-');
@@ -111,7 +111,7 @@ static uint32_t closed_ranges(const struct model *model)
     return count;
 }
 
-/* Whatever is open, a few requests tell of all that is over. */
+/* Whichever are open, a few requests acknowledge all that are over. */
 static void say_all(struct model *model)
 {
     uint32_t count = closed_ranges(model);
@@ -140,7 +140,7 @@ static void all_that_is_over_is_acknowledged(void **state)
             while (model.numbers.open_count > open_max ||
                    (model.numbers.open_count > 1 &&
                     drawn_below(&model.drawn, 3) == 0)) {
-                /* Not the newest: it is the one that is written. */
+                /* Not the newest: that one is being written. */
                 uint32_t at = drawn_below(&model.drawn,
                                           model.numbers.open_count - 1);
                 end(&model, model.numbers.open[at]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RESP: requests at every split point, limits, what strangers send, each writer
- * in both versions, replies there and back. */
+/* RESP: requests at every split point, limits, hostile input, each writer in
+ * both versions, replies there and back. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -188,8 +188,7 @@ static void bytes_that_were_looked_at_are_not_looked_at_again(void **state)
         HASP_EMORE);
     assert_int_equal(parser.parsed, sizeof line);
     resp_parser_done(&parser);
-    /* Where an argument begins, its size is known, and its bytes do not
-     * matter. */
+    /* An argument begins, its size is known, and its bytes do not matter. */
     struct bytes start = BYTES_LITERAL("*2\r\n$4\r\nPING\r\n$3000\r\nabc");
     assert_int_equal(resp_parse(&parser, start, &request, &used, &why),
                      HASP_EMORE);
@@ -246,7 +245,7 @@ static void a_trimmed_parser_keeps_its_place(void **state)
     resp_parser_done(&parser);
 }
 
-/* --- What strangers send -------------------------------------------------- */
+/* --- Hostile input -------------------------------------------------------- */
 
 struct refusal {
     const char *input;
@@ -372,7 +371,7 @@ static void each_limit_allows_its_value_and_refuses_one_more(void **state)
         HASP_ETOOBIG);
     assert_int_equal(parse_with_limits(limits, "ab abc \r\n"), 0);
     assert_int_equal(parse_with_limits(limits, "ab abc   \r\n"), HASP_ETOOBIG);
-    /* A line without end is refused before its end comes. */
+    /* An endless line is refused before its end arrives. */
     assert_int_equal(parse_with_limits(limits, "aaaaaaaa"), HASP_EMORE);
     assert_int_equal(parse_with_limits(limits, "aaaaaaaaa"), HASP_ETOOBIG);
 }

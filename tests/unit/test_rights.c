@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Descriptors passed over a UNIX socket. The attack is a TCP socket with
- * SO_LINGER and data that its other end does not read: whoever drops its last
- * reference waits for LINGER_S. Each test runs where the kernel refuses
- * descriptors (Linux 6.16) and where it does not, which setsockopt() below
- * plays. */
+ * SO_LINGER and data that its other end does not read: the process that drops
+ * its last reference waits for LINGER_S. Each test runs with a kernel that
+ * refuses descriptors (Linux 6.16) and with one that does not, which
+ * setsockopt() below simulates. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,7 +33,7 @@
 #define SO_PASSRIGHTS 83
 #endif
 #define LINGER_S 40
-/* Far more than a loaded machine takes, and less than LINGER_S. */
+/* Far more than a loaded machine needs, and less than LINGER_S. */
 #define BOUND_MS 20000
 #define END_COUNT 4
 
@@ -151,7 +151,7 @@ static struct fixture *begin(bool is_old)
              folder != NULL ? folder : "/tmp", (int)getpid());
     assert_int_equal(uv_loop_init(&f->loop), 0);
     assert_int_equal(uv_timer_init(&f->loop, &f->bound), 0);
-    local_remove(f->path); /* Of a test that failed. */
+    local_remove(f->path); /* Left by a test that failed. */
     assert_int_equal(local_bind(f->path, &fd, why), 0);
     f->listener = listener_adopt(&f->loop, fd, LOCAL_ADDRESS, accept_one, ready,
                                  f);
@@ -174,7 +174,7 @@ static void end(struct fixture *f)
         buffer_done(&f->ends[i].got);
     }
     for (int i = 0; i < f->reader_count; i++) {
-        close(f->readers[i]); /* Resets what lingers. */
+        close(f->readers[i]); /* Resets lingering sockets. */
     }
     listener_close(f->listener);
     uv_close((uv_handle_t *)&f->bound, NULL);
@@ -243,7 +243,7 @@ static bool pass(int to, int fd, const char *text, int flags)
     return !is_refused;
 }
 
-/* Somebody else is answered. */
+/* Another client is answered. */
 static void check_bystander(struct fixture *f)
 {
     char answer[8] = "";

@@ -47,7 +47,7 @@ static void a_few_that_wait_do_not_count(void **state)
         assert_int_equal(trip.median_us, 1000);
         assert_int_equal(note(&trip, 9, 1), 0);
     }
-    /* What takes longer than can be counted. */
+    /* A time that is too long to be counted. */
     assert_true(round_trip_note(&trip, UINT64_MAX) == false);
 }
 

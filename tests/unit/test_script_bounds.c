@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a hostile client's script may cost the leader, and what it may make it
- * say. */
+/* The cost of a hostile client's script for the leader, and its possible
+ * answers. */
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ static const char *eval(const char *text, struct bytes argument)
     return client_text(world, 1, 1);
 }
 
-/* Else a script would put answers of its own among those of the node. */
+/* Otherwise a script would mix answers of its own with those of the node. */
 static void a_status_or_an_error_is_one_line(void **state)
 {
     (void)state;
@@ -46,7 +46,7 @@ static void a_status_or_an_error_is_one_line(void **state)
                         "$-1\r\n");
 }
 
-/* Whatever goes through all of a text counts it: eight times this one is too
+/* A function that reads a whole text counts it: eight times this one is too
  * much. */
 static void who_goes_through_a_long_text_counts_it(void **state)
 {
@@ -80,7 +80,7 @@ static void who_goes_through_a_long_text_counts_it(void **state)
     free(blanks);
 }
 
-/* A hash that takes many steps to be told. */
+/* A hash that takes many steps to return. */
 static void set_large_hash(void)
 {
     const char *text = "for i = ARGV[1], ARGV[1] + 29 do "
@@ -93,7 +93,7 @@ static void set_large_hash(void)
     }
 }
 
-/* The function returns nothing, so that no argument counts what it took. */
+/* The function returns nothing, so no argument counts its steps. */
 static void what_a_call_took_bounds_the_pattern_behind_it(void **state)
 {
     (void)state;
@@ -108,7 +108,8 @@ static void what_a_call_took_bounds_the_pattern_behind_it(void **state)
         "-ERR script: line 1: the script runs for more than 5000 steps\r\n");
 }
 
-/* What has no room is not encoded to find that out: it could be megabytes. */
+/* An answer without room is not encoded to find that out: it could be
+ * megabytes. */
 static void a_collection_without_room_is_not_written(void **state)
 {
     (void)state;
@@ -120,7 +121,7 @@ static void a_collection_without_room_is_not_written(void **state)
     assert_true(collection_write(KEY_SET, &collection, 8, &arena, &stored));
     assert_memory_equal(stored.data, "\x01set\n%25", 8);
     assert_false(collection_write(KEY_SET, &collection, 7, &arena, &stored));
-    /* Nobody reads where there is nothing. */
+    /* A value without data is not read. */
     member.name = bytes_of(NULL, (size_t)1 << 40);
     collection_insert(&collection, &arena, 1, &member);
     assert_false(collection_write(KEY_SET, &collection, 4096, &arena, &stored));
@@ -132,7 +133,7 @@ static void a_collection_without_room_is_not_written(void **state)
     arena_done(&arena);
 }
 
-/* A member is looked for, or moved, among all others. */
+/* A member is searched for, or moved, among all others. */
 static void who_goes_through_many_members_counts_them(void **state)
 {
     (void)state;
@@ -166,7 +167,7 @@ static void who_goes_through_many_members_counts_them(void **state)
         ":150\r\n");
 }
 
-/* Neither is a long text, but each takes as long as one. */
+/* Neither is a long text, but each takes as long as a long one. */
 static void who_searches_fields_or_writes_digits_counts_them(void **state)
 {
     (void)state;
@@ -217,8 +218,8 @@ static uint32_t steps_of(const char *command, uint32_t word_count)
 
 #define READ_COUNT 1000
 
-/* So many reads of a large hash in one piece; how many are answered at once,
- * which are a few turns. */
+/* Reads of a large hash, sent together; how many are answered at once, that is,
+ * in a few turns. */
 static size_t answered_at_once(const char *command)
 {
     struct world_client *client = &world->node[1].client[1];
@@ -234,7 +235,7 @@ static size_t answered_at_once(const char *command)
     return at_once;
 }
 
-/* Whoever sends many of them at once would hold up all others. */
+/* A client that sends many of them together would block all others. */
 static void who_goes_through_a_collection_shares_the_turn(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* tests/vectors/scripts.txt: scripts of Redis clients and what is answered to
- * each, in what the file's head says; scripts_drawn.txt: others, drawn by
- * chance. REWRITE=1 writes the answers anew.
+/* tests/vectors/scripts.txt: scripts of Redis clients and the answer to each,
+ * in the form that the file's head describes; scripts_drawn.txt: others, drawn
+ * by chance. REWRITE=1 replaces the answers.
  *
  * A case is a script, "----", its answer on one line, and an empty line. The
  * answer is the bytes of RESP with a blank for each end of a line. */

@@ -56,8 +56,8 @@ static void behind_other_requests_it_takes_two_fifths(void **state)
                     "|1:LOCK.ACQUIRE a OWNER #1 REQ 1|");
 }
 
-/* A node has all of the time from when it is sent there: one that had to wait
- * for a connection is no reason to leave the next node at once. */
+/* A node has the full time from the moment of sending: a request that waited
+ * for a connection is not a reason to leave the next node at once. */
 static void a_heartbeat_that_had_to_wait_accuses_nobody(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void without_answers_it_is_lost_and_all_calls_are_told(void **state)
     "$6\r\nttl_ms\r\n_\r\n$9\r\nlinger_ms\r\n:0\r\n" \
     "$8\r\ntrust_ms\r\n_\r\n"
 
-/* No silence ends it, only what it is told. */
+/* Silence does not end it, only a notice. */
 static void without_end_it_is_held_until_it_is_told_otherwise(void **state)
 {
     struct hasp_options options = {
@@ -152,7 +152,7 @@ static void with_linger_there_is_jeopardy_and_a_way_back(void **state)
 {
     (void)state;
     world.linger_ms = 500;
-    pass(200); /* The next answer tells of it. */
+    pass(200); /* The next answer reports it. */
     world.is_silent[0] = world.is_silent[1] = world.is_silent[2] = true;
     pass(399);
     assert_int_equal(next_event(), 0);
@@ -252,8 +252,8 @@ static void after_a_lost_connection_it_is_asked_under_the_same_number(void **s)
                 "1:LOCK.ACQUIRE a OWNER #1 REQ 1|");
 }
 
-/* Who he is, and whether he may connect, is no answer to what was sent before:
- * that may have been done. */
+/* A refusal of the user or of the connection does not answer an earlier
+ * request: that may have been done. */
 static void a_refused_asker_is_told_nothing_of_what_was_sent_before(void **s)
 {
     struct told told;
@@ -266,7 +266,7 @@ static void a_refused_asker_is_told_nothing_of_what_was_sent_before(void **s)
     acquire(&told, "a", 0);
     pass(3000);
     assert_told(&told, 0);
-    /* Nor is what was never sent before. */
+    /* Nor does it answer a request that was never sent before. */
     once("LOCK.ACQUIRE", "-NOAUTH the user is disabled\r\n");
     acquire(&told, "b", 0);
     assert_int_equal(told.count, 0);
@@ -305,8 +305,8 @@ static void what_was_not_sent_was_not_done(void **state)
     assert_contains(told.call.why, "2:1: Connection refused");
 }
 
-/* "I could not tell" is not "no": what the cluster may have granted is given
- * back, under the old number and then a new one. */
+/* "Unknown" is not "no": a grant that the cluster may have made is released,
+ * under the old number and then a new one. */
 static void what_has_no_answer_is_cleared_up(void **state)
 {
     struct told told, next;
@@ -344,7 +344,7 @@ static void a_forgotten_grant_is_released_to_be_sure(void **state)
     assert_true(list_is_empty(&world.machine.changes));
 }
 
-/* Whoever may do nothing just now, may again: then it is given back. */
+/* A client may get its rights back later: then the lock is released. */
 static void a_release_that_is_refused_to_its_asker_is_asked_on(void **state)
 {
     struct told told, gone;
@@ -384,7 +384,7 @@ static void a_wait_is_parked_until_the_push(void **state)
     once("LOCK.ACQUIRE w", QUEUED);
     acquire(&waiting, "w", 5000);
     assert_seen("0:LOCK.ACQUIRE w WAIT 5000 PUSH OWNER #1 REQ 1|");
-    acquire(&other, "o", 0); /* It holds back nothing. */
+    acquire(&other, "o", 0); /* It blocks nothing. */
     assert_told(&other, 0);
     pass(100);
     assert_int_equal(waiting.count, 0);
@@ -409,7 +409,7 @@ static void a_push_that_tells_of_the_grant_is_the_answer(void **state)
     assert_told(&waiting, 0);
     assert_int_equal(waiting.call.hold->held[0].token, 70);
     assert_seen("");
-    /* One of another wait of this owner is not. */
+    /* The notice of another wait of this owner does not count. */
     once("LOCK.ACQUIRE v", "+QUEUED 9\r\n");
     acquire_for(&waiting, "v", HASP_FOREVER, "me", 0);
     once("LOCK.ACQUIRE v", "+QUEUED 9\r\n");
@@ -569,7 +569,7 @@ static void an_owner_with_a_name_asks_once_its_last_is_settled(void **state)
     assert_contains(world.seen, "LOCK.ACQUIRE q OWNER me REQ 2");
 }
 
-/* It is no grant, and asked for. */
+/* It is not a grant, and the lock is requested again. */
 static void a_push_with_no_token_grants_nothing(void **state)
 {
     struct told told;
@@ -644,7 +644,7 @@ static void an_owner_asks_for_a_lock_once_at_a_time(void **state)
     assert_told(&told, 0);
 }
 
-/* Its owner has one hold in the cluster, however often it was acquired. */
+/* Its owner has one hold in the cluster, for any number of acquisitions. */
 static void a_conversion_is_one_of_all_that_its_owner_has(void **state)
 {
     struct told first, second, told;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who is not let in by what it shows: a secret that is removed, a certificate
- * that is revoked. Before the first answer that is the end, after one reading
- * of the files; later nothing is lost while the lease lasts. */
+/* A client whose credentials are refused: a removed secret, a revoked
+ * certificate. Before the first answer the session ends, after one reading of
+ * the files; later nothing is lost while the lease lasts. */
 
 #include "tests/unit/machine_world.h"
 
@@ -22,7 +22,7 @@ static void a_refused_greeting_is_no_loss_until_the_lease_is_over(void **state)
         pass(300);
         assert_true(left_ms(NULL) > 0);
         acquire(&told, "a", 0);
-        assert_int_equal(told.count, 0); /* It waits for a way in. */
+        assert_int_equal(told.count, 0); /* It waits for authentication. */
         world.rule_count = 0;
         pass(220);
         assert_told(&told, 0);
@@ -66,7 +66,7 @@ static void between_two_attempts_are_a_tenth_to_one_second(void **state)
     uint64_t least_ms = UINT64_MAX, most_ms = 0;
     struct session_fsm *machine = &world.machine;
     (void)state;
-    machine->member.open_ms = 1000; /* Not hastier than that. */
+    machine->member.open_ms = 1000; /* Not earlier than that. */
     always("HELLO", WRONG);
     cluster_conn_drop(&world.asker, "told to", now());
     pass(100);
@@ -102,7 +102,7 @@ static void the_first_one_is_refused_at_once(void **state)
         assert_told(&told, HASP_EREFUSED);
         assert_string_equal(told.call.why,
                             "WRONGPASS: the secret is not known");
-        /* What it shows was read again, and was the same. */
+        /* The credentials were read again, and were the same. */
         assert_int_equal(world.renewals, i >= 2 ? 2 : 0);
         world.rule_count = 0;
         if (world.asker.state != CLUSTER_CONN_REST) {
@@ -139,7 +139,7 @@ static void what_is_not_taken_is_told_in_an_event(void **state)
     assert_int_equal(node->event.kind, HASP_EVENT_NOTICE);
     assert_string_equal(node->event.text, "the files are half written");
     free(node);
-    /* A program that takes no event is not drowned. */
+    /* A program that reads no events is not flooded. */
     for (int i = 0; i < 1000; i++) {
         if (world.asker.state != CLUSTER_CONN_REST) {
             cluster_conn_drop(&world.asker, "told to", now());

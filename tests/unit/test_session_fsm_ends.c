@@ -28,7 +28,7 @@ static void belief_ends_when_closing_begins(void **state)
     assert_seen("");
 }
 
-/* The node fails before it has answered either. */
+/* The node fails before it has answered either of them. */
 static void a_heartbeat_ends_when_closing_begins(void **state)
 {
     struct told told;
@@ -63,7 +63,7 @@ static void a_lost_session_is_not_asked_for_any_more(void **state)
     assert_seen("");
 }
 
-/* Not only at the next heartbeat. */
+/* Not only with the next heartbeat. */
 static void who_may_not_attach_has_lost_the_session_at_once(void **state)
 {
     (void)state;
@@ -84,15 +84,15 @@ static void waits_end_when_closing_begins(void **state)
     assert_int_equal(waiting.count, 0);
     assert_int_equal(session_fsm_close(&world.machine, call_of(&told), now()),
                      0);
-    assert_null(waiting.call.operation); /* Nobody will tell it anything. */
+    assert_null(waiting.call.operation); /* It will get no result. */
     world.seen[0] = '\0';
     turn();
     assert_told(&told, 0);
     assert_int_equal(waiting.count, 0);
 }
 
-/* The call is told nothing, and (AddressSanitizer looks) its memory is freed.
- */
+/* The call gets no result, and (AddressSanitizer checks) its memory is
+ * freed. */
 static void a_machine_may_end_while_it_opens_its_session(void **state)
 {
     struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
@@ -172,7 +172,7 @@ static void a_resumed_hold_has_its_token_and_its_limit(void **state)
     session_fsm_forget(&world.machine, told.call.hold);
 }
 
-/* A limit of which nothing is left is no hold without a limit. */
+/* A limit that is used up is not the same as a hold without a limit. */
 static void a_resumed_hold_may_have_no_time_left(void **state)
 {
     struct told told;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a client believes of its holds: made of what was granted, named by
- * tokens, ended by notices, or since notices are missing. */
+/* A client's view of its holds: created by grants, named by tokens, ended by
+ * notices, or because notices are missing. */
 
 #include "tests/unit/machine_world.h"
 
@@ -42,8 +42,8 @@ static void give_back(int i, int error)
     assert_told(&told, error);
 }
 
-/* Another object of the same owner has the lock under another token: that of
- * the one which was taken away is no longer believed in, nor given back. */
+/* Another object of the same owner has the lock under another token: the token
+ * that was taken away is no longer trusted, and not released. */
 static void a_later_grant_ends_an_earlier_one(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void a_later_grant_ends_an_earlier_one(void **state)
     assert_seen("0:LOCK.RELEASE a TOKEN 50 OWNER me REQ 3 ACKED 2|");
 }
 
-/* An upgrade leaves it the hold that it was. */
+/* After an upgrade the hold stays the same. */
 static void a_re_entry_after_an_upgrade_is_the_same_hold(void **state)
 {
     (void)state;
@@ -73,7 +73,7 @@ static void a_re_entry_after_an_upgrade_is_the_same_hold(void **state)
     assert_int_equal(left(0) + left(1), 0);
 }
 
-/* A notice names one hold: neither another owner's, nor a later one's. */
+/* A notice names one hold: not another owner's, and not a later one's. */
 static void a_notice_ends_the_hold_that_it_names(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void a_notice_ends_the_hold_that_it_names(void **state)
     assert_seen("");
 }
 
-/* Of several those are given back that are not known to be over. */
+/* Of several holds, those not known to be over are released. */
 static void several_are_given_back_by_their_tokens(void **state)
 {
     const char *names[] = {"a", "b", "c"};
@@ -125,8 +125,8 @@ static void several_are_given_back_by_their_tokens(void **state)
     assert_seen("0:LOCK.MRELEASE 2 a c TOKENS 50 52 OWNER me REQ 4 ACKED 3|");
 }
 
-/* The cluster keeps so many notices; who has missed one asks for all that it
- * holds, and believes in nothing else. */
+/* The cluster keeps a limited number of notices; a client that has missed one
+ * asks for the full list of its holds, and trusts nothing else. */
 static void what_is_missing_is_asked_for(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void what_is_missing_is_asked_for(void **state)
     assert_int_equal(next_event(), 0);
     give_back(1, HASP_ENOTHELD);
     assert_seen("");
-    /* It is not asked again, until there is more. */
+    /* It is not asked again, unless there is more. */
     once("SESSION.KEEP", TOLD(NONE, "200"));
     pass(200);
     assert_seen("0:SESSION.KEEP FULL AFTER 200|");
@@ -169,7 +169,7 @@ static void a_list_that_fails_is_asked_for_again(void **state)
     assert_int_equal(left(0), 0);
 }
 
-/* Nobody has to ask who believes in nothing. */
+/* A client without holds need not ask. */
 static void without_belief_nothing_is_missing(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void without_belief_nothing_is_missing(void **state)
     assert_seen("0:SESSION.KEEP FULL AFTER 200|");
 }
 
-/* The notice has come before the answer to the very request. */
+/* The notice has arrived before the answer to the request itself. */
 static void an_answer_older_than_a_notice_is_asked_again(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void an_answer_older_than_a_notice_is_asked_again(void **state)
     assert_seen("");
 }
 
-/* It is granted, whoever leads, or nobody, when it is asked for again. */
+/* It is granted when requested again, under any leader, or none. */
 static void what_was_granted_is_not_told_as_undone(void **state)
 {
     (void)state;
@@ -242,8 +242,7 @@ static void the_limit_is_what_was_granted(void **state)
     assert_int_equal(left_ms(told.call.hold), 200);
 }
 
-/* NOTHELD is about the hold that the token names, in whichever objects it is.
- */
+/* NOTHELD applies to the hold that the token names, in all of its objects. */
 static void what_is_not_held_is_over_for_all_its_objects(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Two sessions on one connection: what each sends and is told, and what of one
- * concerns the other. The second one is session 18. */
+/* Two sessions on one connection: the requests and reports of each, and the
+ * effects of one on the other. The second one is session 18. */
 
 #include "tests/unit/machine_world.h"
 
@@ -125,7 +125,7 @@ static void a_refused_attach_ends_one_session_alone(void **state)
     assert_int_equal(world.at, 1);
 }
 
-/* It is asked again, no sooner than after a pause: the session may be attached
+/* It is asked again, but only after a pause: the session may be attached
  * later. */
 static void who_may_not_be_attached_asks_again_after_a_pause(void **state)
 {
@@ -150,7 +150,7 @@ static void who_may_not_be_attached_asks_again_after_a_pause(void **state)
 /* Both wait as "#1", at place 8. */
 static void a_push_is_for_the_session_that_it_names(void **state)
 {
-    static struct told one, two; /* The tear-down tells the one that waits. */
+    static struct told one, two; /* The tear-down ends the waiting call. */
     (void)state;
     once("LOCK.ACQUIRE w", QUEUED);
     once("LOCK.ACQUIRE w", QUEUED);
@@ -173,7 +173,7 @@ static void a_push_is_for_the_session_that_it_names(void **state)
     assert_int_equal(next_event_of_other(), 0);
 }
 
-/* What it had asked has no answer, but its time was over before the node's. */
+/* Its request has no answer, but its time was over before the node's. */
 static void a_hasty_call_disturbs_nobody(void **state)
 {
     struct told told;
@@ -182,12 +182,12 @@ static void a_hasty_call_disturbs_nobody(void **state)
     other.timeout_ms = 30;
     acquire_other(&told, "b", 0);
     pass(199);
-    assert_int_equal(told.count, 0); /* It is being cleared up, ... */
+    assert_int_equal(told.count, 0); /* It is being resolved, ... */
     assert_int_equal(world.at, 0);
     world.is_silent[0] = false;
     give(GRANT("1", "1", "1", "_", "1") GRANT("1", "1", "1", "_", "1"));
     pass(100);
-    assert_told(&told, 0); /* ... and its last answer was welcome. */
+    assert_told(&told, 0); /* ... and its last answer was good. */
     assert_int_equal(world.at, 0);
 }
 
@@ -203,7 +203,7 @@ static void a_silent_node_is_left_by_both(void **state)
     assert_int_equal(other_left_ms(), 800);
 }
 
-/* A session of 200 ms cannot wait for long for a connection, the others can. */
+/* A session of 200 ms cannot wait long for a connection, the others can. */
 static void a_short_session_takes_its_haste_along(void **state)
 {
     struct hasp_options options = {.size = sizeof options, .ttl_ms = 200};
@@ -275,8 +275,8 @@ static int count_seen(const char *part)
     return count;
 }
 
-/* Behind each ATTACH a node does nothing until it is answered: heartbeats must
- * not wait for those of all sessions. Who asks something comes first. */
+/* After each ATTACH a node does nothing until it is answered: heartbeats must
+ * not wait for those of all sessions. Sessions with a request come first. */
 static void few_are_attached_at_a_time(void **state)
 {
     enum { COUNT = 30 };

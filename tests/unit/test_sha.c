@@ -64,7 +64,7 @@ static void hex_digits_are_read_in_either_case(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_false(hex_get(bytes_of_text(wrong[i]), bytes, sizeof bytes));
     }
-    /* Bytes beyond ASCII, and a zero, are no digits. */
+    /* Bytes beyond ASCII, and a zero byte, are not digits. */
     assert_false(hex_get(BYTES_LITERAL("00\xff\x00\xb2\xb3"), bytes, 3));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* tests/sim/sim_files.h: the disk in memory loses what it may, and keeps what
- * it must. */
+/* tests/sim/sim_files.h: the disk in memory loses only the writes it may
+ * lose. */
 
 #include "tests/sim/sim_files.h"
 
@@ -160,7 +160,7 @@ static void a_rename_is_done_or_not(void **state)
     assert_true(old > 0 && new > 0);
 }
 
-/* As kernels do it: the second flush succeeds, and the bytes are not there. */
+/* As kernels do it: the second flush succeeds, but the bytes are lost. */
 static void a_failed_flush_is_not_made_good(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void a_full_disk_takes_what_has_room(void **state)
     assert_int_equal(port->pwrite(fd, blocks, sizeof blocks, 0), 2 * 4096);
     assert_int_equal(port->pwrite(fd, blocks, 4096, 2 * 4096), -1);
     assert_int_equal(errno, ENOSPC);
-    /* What is there can be written again. */
+    /* A file that exists can be written again. */
     assert_int_equal(port->pwrite(fd, blocks, 4096, 0), 4096);
     port->close(fd);
     files_free(machine);

@@ -190,8 +190,9 @@ static void a_decoded_stream_gives_the_same_bytes_again(void **state)
     table_close(other);
 }
 
-/* On two nodes the same state came about in other ways, in other tables, and
- * the applied index of the table is behind the header's on one of them. */
+/* On two nodes the same state was reached in different ways, in different
+ * tables, and on one of them the applied index of the table is less than the
+ * header's. */
 static void equal_state_is_equal_bytes_whatever_its_history(void **state)
 {
     struct fixture *f = *state;
@@ -287,7 +288,8 @@ static void every_shorter_length_is_refused(void **state)
     fill(f->table);
     struct buffer stream = encode(f->table, &header);
     for (size_t size = 0; size < stream.size; size++) {
-        /* A copy of just that size, so that a sanitizer sees a read beyond. */
+        /* A copy of exactly that size, so that a sanitizer detects a read
+         * beyond it. */
         uint8_t *copy = memory_copy(stream.data, size);
         assert_int_equal(snapshot_check(bytes_of(copy, size), &found, why),
                          HASP_ECORRUPT);
@@ -502,7 +504,7 @@ static void the_newest_two_files_are_kept(void **state)
     assert_string_equal(why, "");
     path_of(f, "snapshot-00000000000000ff-0000000000000005", path);
     assert_int_equal(access(path, R_OK), 0);
-    /* Once more the same: it takes the place of the first. */
+    /* The same again: it replaces the first. */
     take(f, 256);
     assert_int_equal(count_files(f), 2);
 }

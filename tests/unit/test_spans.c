@@ -60,7 +60,7 @@ static void a_repeated_wait_counts_anew(void **state)
     assert_string_equal(due(w, t0 + 9000), "");
 }
 
-/* Its WAIT_TIMEOUT was proposed, but the repetition got into the log first. */
+/* Its WAIT_TIMEOUT was proposed, but the repetition entered the log first. */
 static void a_wait_repeated_at_its_end_is_not_cut_short(void **state)
 {
     struct world *w = *state;
@@ -74,8 +74,8 @@ static void a_wait_repeated_at_its_end_is_not_cut_short(void **state)
     assert_non_null(strstr(due(w, t0 + 600), "wait-timeout 2"));
 }
 
-/* What the clock has gone since its beginning may be the time before that, up
- * to a step. */
+/* The clock's advance since the start of a wait can include up to one step of
+ * time before it. */
 static void an_inherited_wait_ends_later_by_a_step_at_most(void **state)
 {
     struct world *w = *state;
@@ -95,7 +95,7 @@ static void an_inherited_wait_ends_later_by_a_step_at_most(void **state)
     assert_non_null(strstr(due(w, t0 + 4100), "wait-timeout 2"));
 }
 
-/* However short the reigns: the bound of rule 10. */
+/* However short the leaderships: the bound of rule 10. */
 static void a_delay_outlasts_no_number_of_reigns(void **state)
 {
     struct world *w = *state;
@@ -147,7 +147,7 @@ static void a_break_is_over_after_its_time(void **state)
     acquire(w, s, "a", (struct ask){.wait_ms = 1});
     break_holds(w, 500);
     w->now_ms = t0 + 400;
-    uint64_t since_index = break_holds(w, 700); /* Announced anew. */
+    uint64_t since_index = break_holds(w, 700); /* Announced again. */
     assert_string_equal(due(w, t0 + 1099), "");
     assert_string_equal(due(w, t0 + 1100), break_over(since_index));
     apply_proposed(w);
@@ -155,7 +155,7 @@ static void a_break_is_over_after_its_time(void **state)
     assert_string_equal(due(w, t0 + 9000), "");
 }
 
-/* It was proposed, and the objection got into the log first. */
+/* It was proposed, and the objection entered the log first. */
 static void an_objection_at_the_end_of_a_break_counts(void **state)
 {
     struct world *w = *state;
@@ -173,7 +173,7 @@ static void an_objection_at_the_end_of_a_break_counts(void **state)
     assert_string_equal(due(w, t0 + 9000), "");
 }
 
-/* Never before its time, whoever leads; and not much later. */
+/* Never before its time, whichever node leads; and not much later. */
 static void a_break_outlasts_no_number_of_reigns(void **state)
 {
     struct world *w = *state;
@@ -239,8 +239,8 @@ static void a_limited_hold_ends_after_its_time(void **state)
     assert_string_equal(due(w, t0 + 20000), "");
 }
 
-/* A client believes in 0.8 of what it is told, a successor may end the hold no
- * sooner, and whether it does depends on the log's clock alone. */
+/* A client trusts 0.8 of the time that it receives, a successor may end the
+ * hold no sooner, and only the log's clock decides when. */
 static void what_is_told_of_a_hold_is_less_than_a_successor_leaves(void **state)
 {
     struct world *w = *state;
@@ -252,7 +252,7 @@ static void what_is_told_of_a_hold_is_less_than_a_successor_leaves(void **state)
         w->now_ms += prng_below(&prng, 3000);
         acquire(w, s, "a", (struct ask){.hold_ms = 5000});
         uint64_t granted = w->now_ms;
-        uint64_t promised = 0; /* Somebody was told: until then. */
+        uint64_t promised = 0; /* The end that a client was promised. */
         while (lockfsm_lock(w->fsm, lock) != NULL) {
             due(w, w->now_ms);
             if (HOLD_LEFT(w->now_ms) > 0) {
@@ -298,7 +298,7 @@ static void re_entry_does_not_prolong_a_limited_hold(void **state)
     acquire(w, s, "a", (struct ask){.hold_ms = 4000});
     w->now_ms = t0 + 1000;
     acquire(w, s, "a", (struct ask){.hold_ms = 4000});
-    /* One of the two is given back: it is still held, and still limited. */
+    /* One of the two is released: it is still held, and still limited. */
     release(w, s, "a");
     assert_non_null(strstr(due(w, t0 + 4000), "hold-over 1"));
 }
@@ -347,7 +347,7 @@ static void a_blacklisting_without_end_outlives_a_leader(void **state)
     assert_string_equal(due(w, t0 + 90000), "");
 }
 
-/* Without this command nothing would ever be granted again. */
+/* Without this command no lock would ever be granted again. */
 static void a_quarantine_ends_after_its_time(void **state)
 {
     struct world *w = *state;

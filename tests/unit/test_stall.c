@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* node/stall: how far all input has been read, under a loop that comes late. */
+/* node/stall: the time up to which all input has been read, in a loop that runs
+ * late. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,8 +60,8 @@ static void a_new_connection_takes_another_pass_up_to_a_bound(void **state)
     assert_true(passes > 2);
 }
 
-/* Each pass takes longer than a tick: what had come when the passes began is
- * read at their end all the same, and others begin for the rest. */
+/* Each pass takes longer than a tick: input that had arrived when the passes
+ * began is read at their end all the same, and others begin for the rest. */
 static void
 a_loop_that_is_always_late_lags_and_does_not_stand_still(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Streams and listeners on loopback: a pair of streams, or a stream and a plain
- * blocking socket that plays the stranger. Every loop is bounded in time. */
+ * blocking socket as an unknown peer. Every loop has a time limit. */
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -33,10 +33,10 @@
 
 #define BOUND_MS 60000
 
-/* One end, with what happened to it. */
+/* One end, with its events. */
 struct end {
     struct stream stream;
-    struct buffer got; /* What on_bytes has consumed. */
+    struct buffer got; /* Bytes consumed by on_bytes. */
     int bytes_calls;
     int connected_calls;
     int closed_calls;
@@ -112,7 +112,7 @@ static void on_closed(struct stream *stream, const char *reason)
     struct end *end = stream->owner;
     end->closed_calls++;
     end->reason = reason;
-    /* The owner may free what embeds the stream: nobody may look again. */
+    /* The owner may free what embeds the stream: it must not be read again. */
     struct stream last = *stream;
     memset(stream, 0xa5, sizeof *stream);
     stream->was_closed_by_peer = last.was_closed_by_peer;
@@ -230,7 +230,7 @@ static void connect_pair(struct fixture *f)
     RUN_UNTIL(f, f->client.connected_calls == 1 && f->accepted == 1);
 }
 
-/* A stranger's blocking socket, connected. */
+/* An unknown peer's blocking socket, connected. */
 static int open_stranger(struct fixture *f)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -245,7 +245,7 @@ static int open_stranger(struct fixture *f)
     return fd;
 }
 
-/* Likewise, and accepted. */
+/* The same, and accepted. */
 static int connect_stranger(struct fixture *f)
 {
     int before = f->accepted;
@@ -612,7 +612,7 @@ static void a_refused_connection_is_told(void **state)
     assert_false(f->client.stream.has_failed_lookup);
 }
 
-/* Stands before libuv's: the name "two.addresses" has 127.0.0.2, where nobody
+/* Replaces libuv's: the name "two.addresses" has 127.0.0.2, where nothing
  * listens, and then 127.0.0.1. */
 typedef int getaddrinfo_fn(uv_loop_t *loop, uv_getaddrinfo_t *request,
                            uv_getaddrinfo_cb cb, const char *node,
@@ -797,7 +797,7 @@ static void set_loopback(bool is_up)
 }
 
 /* In a network of its own, whose only interface then goes down: no FIN, no
- * reset, nothing comes any more. Needs root; skipped elsewhere. */
+ * reset, no packet arrives. Needs root; skipped elsewhere. */
 static void a_dead_network_is_noticed_within_seconds(void **state)
 {
     struct fixture *f = *state;
@@ -832,7 +832,7 @@ static void a_dead_network_is_noticed_within_seconds(void **state)
 
 /* --- Listening ------------------------------------------------------------ */
 
-/* Also one that has said something already: what it said must not turn our
+/* Also one that has sent something already: unread bytes must not turn our
  * close into a reset. */
 static void a_refused_client_is_told_why(void **state)
 {

@@ -108,7 +108,7 @@ static int set_up(void **state)
     return run_until_it_waits(f, "closed by the peer");
 }
 
-/* This end has said its last words, and the other one answers by its close. */
+/* This end has sent its last bytes, and the other one answers by its close. */
 static int set_up_ended_here(void **state)
 {
     struct fixture *f = connect_one(state);
@@ -117,7 +117,7 @@ static int set_up_ended_here(void **state)
     return run_until_it_waits(f, "disabled");
 }
 
-/* Likewise, and the other one answers nothing in time. */
+/* The same, but the other one does not answer in time. */
 static int set_up_late(void **state)
 {
     struct fixture *f = connect_one(state);
@@ -167,10 +167,11 @@ static void those_that_end_at_once_close_in_slots(void **state)
         assert_int_equal(stream_pace_ms(&pace, 5000),
                          i / STREAM_SLOT_COUNT * STREAM_SLOT_MS);
     }
-    /* Who ends later stands behind them, and not longer than they do. */
+    /* A connection that ends later queues after them, and not longer than they
+     * do. */
     assert_int_equal(stream_pace_ms(&pace, 5003), 10 * STREAM_SLOT_MS - 3);
     assert_int_equal(stream_pace_ms(&pace, 5000 + 11 * STREAM_SLOT_MS), 0);
-    /* A few at any time wait for nothing. */
+    /* A few wait for nothing, at any time. */
     for (uint64_t i = 0; i < 10 * STREAM_SLOT_COUNT; i++) {
         assert_int_equal(stream_pace_ms(&pace, 9000 + i / STREAM_SLOT_COUNT *
                                                           STREAM_SLOT_MS),
@@ -178,7 +179,7 @@ static void those_that_end_at_once_close_in_slots(void **state)
     }
 }
 
-/* It is closing meanwhile: nothing more comes of it but its end. */
+/* It is closing meanwhile: the only further event is its end. */
 static void a_close_waits_for_its_slot(void **state)
 {
     struct fixture *f = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Streams that speak TLS, on loopback: two streams, or a stream and a blocking
- * socket that plays the stranger. Every loop is bounded in time. */
+ * socket as an unknown peer. Every loop has a time limit. */
 
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@
 #define SERVERS_MAX 300
 #define REFUSAL "-NOTLS this port requires TLS\r\n"
 
-/* One end, with what happened to it. */
+/* One end, with its events. */
 struct end {
     struct stream stream;
     struct buffer got;
@@ -193,7 +193,7 @@ static void dial(struct fixture *f, const struct tls_paper *user)
     tls_context_unref(context);
 }
 
-/* A stranger's blocking socket, connected. */
+/* An unknown peer's blocking socket, connected. */
 static int open_stranger(const struct fixture *f)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -297,7 +297,7 @@ static void where_both_are_allowed_both_are_served(void **state)
     close(fd);
 }
 
-/* A client of its own makes, which says its handshake byte by byte. */
+/* A client of another make, which sends its handshake byte by byte. */
 static void a_handshake_may_come_byte_by_byte(void **state)
 {
     struct fixture *f = *state;
@@ -326,7 +326,7 @@ static void a_handshake_may_come_byte_by_byte(void **state)
     assert_int_equal(tls_write(tls, bytes_of_text("PING\r\n")), 0);
     say(fd, buffer_bytes(tls_output(tls)));
     RUN_UNTIL(f, f->servers[0].got.size == 6);
-    /* Gone without a word of TLS: that is an end like any other. */
+    /* Closed before any TLS: that is an end like any other. */
     close(fd);
     RUN_UNTIL(f, f->servers[0].closed_calls == 1);
     assert_string_equal(f->servers[0].reason, "closed by the peer");
@@ -352,7 +352,7 @@ static void a_handshake_that_is_cut_or_garbage_ends(void **state)
     assert_int_equal(f->ready_count, 0);
 }
 
-/* The time counts from accepting, whatever dribbles in meanwhile. */
+/* The time counts from accepting, although bytes keep trickling in. */
 static void a_handshake_that_does_not_end_is_closed(void **state)
 {
     struct fixture *f = *state;
@@ -446,8 +446,8 @@ static void many_handshakes_at_once_are_paced(void **state)
     tls_context_unref(context);
 }
 
-/* A client is up with its last flight, and its requests come right behind it,
- * before the server has taken that flight: they wait for their turn. */
+/* A client is up after its last flight, and its requests follow before the
+ * server has processed that flight: they wait for their turn. */
 static void requests_may_come_right_behind_the_handshake(void **state)
 {
     struct fixture *f = *state;

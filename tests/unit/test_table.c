@@ -24,9 +24,9 @@
 
 struct fixture {
     struct table *table;
-    struct table *inner; /* Of a deferred one. */
+    struct table *inner; /* The one beneath a deferred one. */
     bool is_deferred;
-    char folder[64]; /* Of LMDB; empty for the table in memory. */
+    char folder[64]; /* Folder of LMDB; empty for the table in memory. */
 };
 
 static void open_table(struct fixture *f)
@@ -311,7 +311,7 @@ static void *read_and_end(void *data)
     return (void *)(intptr_t)collected.count;
 }
 
-/* The snapshot worker does just this, while the loop goes on writing. */
+/* The snapshot worker does the same, while the loop continues to write. */
 static void a_read_may_be_used_and_ended_on_another_thread(void **state)
 {
     char key[16];
@@ -355,7 +355,7 @@ struct reader_of_model {
 
 static struct bytes model_key(uint32_t number, char text[32])
 {
-    /* Lengths differ, so that prefixes stand beside what they begin. */
+    /* Lengths differ, so that some keys are prefixes of others. */
     snprintf(text, 32, "%.*s%02u", (int)(number % 3), "zz", number);
     return bytes_of_text(text);
 }
@@ -521,7 +521,7 @@ static void a_second_open_in_the_process_is_refused(void **state)
     assert_int_equal(table_open_lmdb(f->folder, 64 << 20, &second, why),
                      HASP_EBUSY);
     assert_non_null(strstr(why, f->folder));
-    /* And the first one is not harmed by the attempt. */
+    /* And the attempt does not harm the first one. */
     struct table_txn *txn = begin_write(f);
     put(txn, TABLE_LOCKS, "a", "1");
     assert_int_equal(table_commit(txn), 0);
@@ -547,7 +547,7 @@ static void a_file_that_is_no_table_is_refused_with_its_name(void **state)
 }
 
 /* After an error of a write the next commit could succeed with pages missing
- * (LMDB clears its dirty list): there must be no next one. */
+ * (LMDB clears its dirty list): there must not be a next one. */
 static void no_write_begins_after_a_failed_one(void **state)
 {
     struct fixture *f = *state;
@@ -577,7 +577,7 @@ static void no_write_begins_after_a_failed_one(void **state)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* In a child: exit code 0 if all is as it should be. */
+/* In a child: exit code 0 if everything is correct. */
 static void use_little_address_space(const char *folder)
 {
     struct rlimit limit = {512 << 20, 512 << 20};
@@ -623,7 +623,7 @@ static void a_table_takes_the_address_space_that_there_is(void **state)
 }
 #endif
 
-/* One transaction of 'count' values; what comes first: success or an error. */
+/* One transaction of 'count' values; returns success or the first error. */
 static int put_many(struct fixture *f, int first, int count, size_t size)
 {
     static uint8_t value[32 * 1024];
@@ -642,7 +642,7 @@ static int put_many(struct fixture *f, int first, int count, size_t size)
     return table_commit(txn);
 }
 
-/* Wherever in a transaction the room ends: it is done again. */
+/* Wherever in a transaction the room ends: it is repeated. */
 static void a_full_table_grows_and_keeps_what_it_had(void **state)
 {
     struct fixture *f = *state;
@@ -727,7 +727,7 @@ static void a_failed_commit_is_the_last_one(void **state)
     assert_int_equal(rmdir(small), 0);
 }
 
-/* A write to the table beneath does not get on meanwhile. */
+/* Meanwhile a write to the table beneath makes no progress. */
 static void a_deferred_commit_waits_for_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -761,7 +761,7 @@ static void a_deferred_commit_waits_for_nobody(void **state)
     table_abort(late);
 }
 
-/* It grows by itself, once nobody reads. */
+/* It grows by itself when there are no readers. */
 static void a_full_deferred_table_grows(void **state)
 {
     struct fixture *f = *state;

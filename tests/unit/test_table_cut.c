@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A file of LMDB that somebody cuts short: nothing of it is served, whether it
- * is cut before it is opened or while it is mapped. */
+/* A file of LMDB that is cut short: none of it is served, whether it is cut
+ * before it is opened or while it is mapped. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,8 +170,8 @@ static void a_commit_gives_it_no_length_back(void **state)
     assert_int_not_equal(table_sync(f->table), 0);
 }
 
-/* LMDB does not write pages that it took and gave back in one transaction, so
- * whole files can be shorter than its count of pages. */
+/* LMDB does not write pages that it took and returned in one transaction, so
+ * intact files can be shorter than its count of pages. */
 static void one_that_nobody_cut_is_never_taken_for_one(void **state)
 {
     struct fixture *f = *state;

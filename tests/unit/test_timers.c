@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The leader's deadlines of sessions (lease/timers, lease/leases). Each
- * rule, and each listed way to get one wrong, is a test. Waits, delays and max
- * holds: test_spans.c. */
+/* The leader's deadlines of sessions (lease/timers, lease/leases). Each rule,
+ * and each listed way to break one, is a test. Waits, delays and max holds:
+ * test_spans.c. */
 
 #include "base/prng.h"
 #include "tests/unit/timers_world.h"
@@ -153,7 +153,7 @@ static void a_full_turn_proposes_no_time(void **state)
     assert_string_equal(due_at(w, t0 + 1000, 1, 1), "mark 3=1000\n");
 }
 
-/* It is heard like others, and has no deadline, mark or HEARD. */
+/* It is heard like others, but has no deadline, mark or HEARD. */
 static void a_durable_session_has_no_deadline(void **state)
 {
     struct world *w = *state;
@@ -356,8 +356,8 @@ static void nobody_is_marked_while_a_heard_is_under_way(void **state)
     assert_string_equal(due(w, t0 + 600), "mark 1=350\n");
 }
 
-/* A value's renewal is a HEARD that nobody announces; a mark that stands behind
- * it in the log is not ended by it. */
+/* The renewal of a value is a HEARD without an announcement; a mark that
+ * follows it in the log is not ended by it. */
 static void a_renewal_does_not_free_from_a_later_mark(void **state)
 {
     struct world *w = *state;
@@ -443,7 +443,7 @@ static void the_clock_moves_as_long_as_a_mark_stands(void **state)
         due(w, t0 + t);
         apply_proposed(w);
     }
-    /* The first after a pause counts a second and no more. */
+    /* The first TIME after a pause counts a second at most. */
     assert_int_equal(w->time_count, 7);
     assert_int_equal(lockfsm_clock(w->fsm), 1000 + 6 * 800);
     assert_true(timers_heard(w->timers, s, ns(w)));
@@ -471,7 +471,7 @@ static void a_refused_time_is_proposed_again(void **state)
     assert_int_equal(w->elapsed_ms, 950);
 }
 
-/* Who restarted has measured nothing before. */
+/* A restarted node has measured nothing before. */
 static void time_is_measured_from_a_start_on(void **state)
 {
     struct world *w = *state;
@@ -484,7 +484,8 @@ static void time_is_measured_from_a_start_on(void **state)
     assert_int_equal(lease_left(w, s), 450);
 }
 
-/* How long a session lives after its last heartbeat, with reigns so short. */
+/* How long a session lives after its last heartbeat, if leaderships are this
+ * short. */
 static uint64_t life_under(struct world *w, uint64_t reign_ms)
 {
     uint64_t t0 = w->now_ms;
@@ -515,8 +516,8 @@ static void a_dead_session_outlives_no_number_of_reigns(void **state)
     }
 }
 
-/* More changes than BEGINs are kept: what the session is taken for is a little
- * younger, and it ends all the same. */
+/* More changes than the BEGINs stored: the session seems a little younger, and
+ * ends all the same. */
 static void a_long_lease_ends_under_very_many_reigns(void **state)
 {
     struct world *w = *state;
@@ -628,7 +629,7 @@ static void a_client_that_comes_back_gets_its_whole_ttl(void **state)
 
 /* --- In the large --------------------------------------------------------- */
 
-/* A naive model: deadlines in an array, looked through at each step. */
+/* A naive model: an array of deadlines, searched at each step. */
 static void deadlines_agree_with_a_naive_model(void **state)
 {
     struct world *w = *state;

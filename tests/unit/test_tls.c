@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* TLS between two ends that talk through buffers: who is let in, who is not and
- * what is said of it, and bytes that come in every way. */
+/* TLS between two ends that talk through buffers: accepted and refused peers,
+ * the errors, and bytes in pieces of all sizes. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +58,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Node 1 serves, for 'use'; who connects has 'paper', or none. */
+/* Node 1 serves, for 'use'; the connecting end has 'paper', or none. */
 static void meet(struct pair *p, enum tls_use use,
                  const struct tls_paper *server, const struct tls_paper *client,
                  uint64_t wanted)
@@ -166,7 +166,8 @@ static void an_end_is_told_apart_from_silence(void **state)
     assert_int_equal(tls_read(p->server, &byte, 1, &size), HASP_ECLOSED);
 }
 
-/* A handshake that is cut anywhere leaves nobody up, and nothing is lost. */
+/* A handshake that is cut anywhere leaves neither end up, and nothing is
+ * lost. */
 static void a_handshake_that_is_cut_leads_nowhere(void **state)
 {
     struct pair *p = *state;
@@ -185,7 +186,7 @@ static void a_handshake_that_is_cut_leads_nowhere(void **state)
     buffer_done(&hello);
 }
 
-/* Any byte that is changed is noticed, by the one side or the other. */
+/* Any changed byte is detected, by one side or the other. */
 static void a_changed_byte_ends_the_connection(void **state)
 {
     struct pair *p = *state;
@@ -214,7 +215,7 @@ static void garbage_is_refused(void **state)
             garbage[i] = (uint8_t)rand();
         }
         garbage[0] = TLS_FIRST_BYTE;
-        if (seed % 2 == 0) { /* A record, and what it holds is garbage. */
+        if (seed % 2 == 0) { /* A record with garbage as its content. */
             memcpy(garbage, "\x16\x03\x01\x07\xfb\x01\x00\x07\xf7\x03\x03", 11);
         }
         assert_int_equal(tls_feed(server, bytes_of(garbage, sizeof garbage)),
@@ -249,7 +250,7 @@ static void an_endless_handshake_is_refused(void **state)
     assert_true(total <= 4 * sizeof record);
 }
 
-/* --- Who is refused ------------------------------------------------------- */
+/* --- Refused peers -------------------------------------------------------- */
 
 struct refusal {
     struct tls_wish wish;
@@ -259,7 +260,7 @@ struct refusal {
     const char *text;
 };
 
-/* Each is shown by who connects; the side that accepts says what is wrong. */
+/* The connecting side shows each; the accepting side reports the error. */
 static const struct refusal refusals[] = {
     {{.file = "a", .names = "URI:hasp://test/user/app"},
      TLS_FOR_CLIENTS,
@@ -366,7 +367,7 @@ static void who_does_not_fit_is_refused_with_the_reason(void **state)
                      tls_why(p->server));
         }
         assert_int_equal(tls_identity(p->server)->name.role, TLS_NOBODY);
-        /* The other side hears of it by an alert, after its own end. */
+        /* The other side learns of it by an alert, after its own end. */
         assert_int_equal(
             tls_feed(p->client, buffer_bytes(tls_output(p->server))), 0);
         uint8_t byte;
@@ -379,8 +380,8 @@ static void who_does_not_fit_is_refused_with_the_reason(void **state)
     tls_paper_done(&other_ca);
 }
 
-/* Shown by who accepts; who connects says what is wrong, as a client and as a
- * node that dials node 3. */
+/* The accepting side shows it; the connecting side reports the error, as a
+ * client and as a node that dials node 3. */
 static const struct refusal served[] = {
     {{.file = "a", .names = "URI:hasp://test/node/1"},
      TLS_AS_CLIENT,
@@ -520,7 +521,7 @@ static void older_versions_are_refused(void **state)
     assert_string_equal(tls_why(p->server), "it does not support TLS 1.3");
 }
 
-/* No ticket is given, so there is nothing to resume and no early data. */
+/* No ticket is issued, so there is no resumption and no early data. */
 static void nothing_can_be_resumed(void **state)
 {
     struct pair *p = *state;
@@ -531,7 +532,7 @@ static void nothing_can_be_resumed(void **state)
     assert_int_equal(SSL_CTX_sess_number(p->server_context->ssl), 0);
 }
 
-/* What was recorded of one connection means nothing to another one. */
+/* The recorded bytes of one connection are invalid on another one. */
 static void a_recorded_handshake_leads_nowhere(void **state)
 {
     struct pair *p = *state;
@@ -591,8 +592,8 @@ static void key_updates_without_end_are_refused(void **state)
                         "it sent too many records without data");
 }
 
-/* A client of another make names AES-256 first; and one whose machine is slow
- * at AES, ChaCha20. */
+/* A client of another make names AES-256 first; a client with slow AES names
+ * ChaCha20 first. */
 static void the_cheapest_cipher_is_taken(void **state)
 {
     static const struct {
@@ -750,7 +751,7 @@ static void names_are_read_strictly(void **state)
             fail_msg("'%s': %d, role %d", rows[i].text, rv, (int)name.role);
         }
     }
-    /* A zero in the middle is no end. */
+    /* A zero in the middle is not an end. */
     assert_int_equal(
         tls_name_parse(BYTES_LITERAL("hasp://production/user/app\0x"), &name),
         HASP_EINVALID);

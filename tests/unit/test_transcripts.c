@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* tests/transcripts/<name>.txt: what clients of a node say and are answered, on
- * a clock of its own, so that each answer is the same in every run. REWRITE=1
- * writes the answers anew.
+/* tests/transcripts/<name>.txt: requests of a node's clients and the answers,
+ * on a clock of its own, so that each answer is the same in every run.
+ * REWRITE=1 replaces the answers.
  *
- *     # A block is commands, then "----" and what comes back.
+ *     # A block is commands, then "----" and the output.
  *     ann SESSION.OPEN TTL 10000
  *     wait 500
  *     bob LOCK.SHOW "a name"
@@ -13,16 +13,17 @@
  *     bob: -NOLOCK ...
  *
  * The first word names a connection, which is opened when it is first named and
- * speaks RESP3; "admin" comes by the node's own socket. "wait MS" lets time
+ * speaks RESP3; "admin" uses the node's own socket. "wait MS" lets time
  * pass, "close NAME" closes a connection.
  * In a file with the line "# redis.no_ttl = durable" values need no time to
  * live.
- * What the node's log tells of administration stands in front of the answers.
- * "*511" is a word of so many x, and "@65" stands for the words n1 to n65; more
- * than 32 x in an answer are told as (x*511).
+ * The node's log lines about administration precede the answers.
+ * "*511" is a word of 511 x, and "@65" stands for the words n1 to n65; more
+ * than 32 x in an answer are printed as (x*511).
  * "$ann" is the session that ann opened last, "$ann.secret" its secret,
- * "$ann.token" the number that ann was answered last. After each command all
- * that the connections have received is told: answers, and pushes with '>'. */
+ * "$ann.token" the last number answered to ann. After each command everything
+ * that the connections have received is printed: answers, and pushes with '>'.
+ */
 
 #include "tests/unit/core_world.h"
 
@@ -37,7 +38,7 @@
 #define PERSON_MAX 16
 #define WORD_MAX 128
 #define LONG_WORD_MAX 8192
-#define RUN_TOLD_MAX 32 /* Of x. */
+#define RUN_TOLD_MAX 32 /* Letters x printed in full. */
 
 struct person {
     char name[16];
@@ -141,7 +142,7 @@ static void tell_value(struct transcript *t, struct person *person, uint32_t at)
     }
 }
 
-/* All that has come to everybody. */
+/* Everything received by all connections. */
 static void tell_received(struct transcript *t)
 {
     for (uint64_t conn = 1; conn <= t->person_count; conn++) {
@@ -171,7 +172,7 @@ static void tell_received(struct transcript *t)
     }
 }
 
-/* --- What is said --------------------------------------------------------- */
+/* --- Input ---------------------------------------------------------------- */
 
 static struct person *person_named(struct transcript *t, const char *name)
 {
@@ -236,7 +237,7 @@ static uint32_t put_names(const char *line, const char **words)
     return count;
 }
 
-/* Words are parted by blanks; one in quotes may contain them. */
+/* Words are separated by blanks; one in quotes may contain them. */
 static uint32_t split(char *line, const char **words)
 {
     uint32_t count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A set in order, against a sorted array. */
+/* An ordered set, compared with a sorted array. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static int compare(const void *a, const void *b)
 struct seen {
     struct item **model;
     size_t at;
-    size_t end; /* Where it is told to stop. */
+    size_t end; /* Where the walk has to stop. */
 };
 
 static bool see(struct treap_node *node, void *data)
@@ -93,12 +93,12 @@ static bool see(struct treap_node *node, void *data)
     return ++seen->at < seen->end;
 }
 
-/* From everywhere on, up to the end and to one in between. */
+/* From every start, to the end and to a key in between. */
 static void assert_walked(struct item **model, size_t count)
 {
     for (size_t i = 0; i < count; i += 1 + count / 7) {
         struct bytes key = key_of(model[i]);
-        size_t first = i; /* Of those that have this key. */
+        size_t first = i; /* The first item with this key. */
         while (first > 0 && bytes_compare(key_of(model[first - 1]), key) == 0) {
             first--;
         }
@@ -113,7 +113,7 @@ static void assert_walked(struct item **model, size_t count)
     }
 }
 
-/* All that there is, and nothing else, in order. */
+/* All items, and no others, in order. */
 static void assert_listed(void)
 {
     struct item **model = memory_new(ITEM_COUNT * sizeof *model);
@@ -170,7 +170,7 @@ static void what_comes_and_goes_at_once_is_not_sorted(void **state)
     flip(&items[0]);
     flip(&items[7]);
     assert_null(set.root);
-    /* The list is bounded: from here on the oldest leave it. */
+    /* The list is bounded: from here on the oldest are dropped. */
     flip(&items[TREAP_FRESH_MAX]);
     flip(&items[TREAP_FRESH_MAX - 1]);
     assert_int_equal(set.fresh_count, TREAP_FRESH_MAX);
@@ -179,8 +179,8 @@ static void what_comes_and_goes_at_once_is_not_sorted(void **state)
     assert_int_equal(set.fresh_count, 0);
 }
 
-/* Whoever changes what is not yet listed, or was, does not lead a reader that
- * goes on from the last one astray: what stays is met exactly once. */
+/* Changes to items that are not yet listed, or were, do not mislead a reader
+ * that continues from the last one: each remaining item is met exactly once. */
 static void a_listing_under_changes_meets_what_stays_once(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* storage/wal.h: what it keeps, what it reports, what it refuses. Segments are
- * of four blocks, so that they roll. Crashes: test_wal_crash.c. */
+/* storage/wal.h: the entries it keeps, the errors it reports, the input it
+ * refuses. Segments are of four blocks, so that they roll. Crashes:
+ * test_wal_crash.c. */
 
 #include "storage/wal.h"
 
@@ -96,7 +97,7 @@ static void what_gathers_during_a_write_is_the_next_one(void **state)
     append(f, 1, 1);
     assert_int_equal(wal_start(f->wal), 0);
     append(f, 1, 30);
-    /* The thread behind the log may have something to tell, too. */
+    /* The log's thread may report an event, too. */
     while (f->durable_index == 0) {
         assert_int_equal(turn(f), 0);
     }
@@ -119,7 +120,7 @@ static void a_body_bigger_than_a_segment_comes_back(void **state)
     flush(f);
     assert_int_equal(f->durable_index, 2);
     append_singly(f, 1, 40);
-    /* It is not what the fixture expects: take it out before loading. */
+    /* The fixture does not expect it: remove it before loading. */
     close_log(f);
     struct folder_image *image = take_image(f->path);
     bool is_found = false;
@@ -256,15 +257,15 @@ static void segments_of_truncated_entries_are_trimmed(void **state)
     flush(f);
     append_singly(f, 2, 300);
     struct folder_image *image = take_image(f->path);
-    /* The segments that held 150 to 200 of term 1 hold nothing any more, and
-     * the one with the truncation begins with 150. */
+    /* The segments that held 150 to 200 of term 1 are empty now, and the one
+     * with the truncation begins with 150. */
     assert_int_equal(wal_trim(f->wal, 149), 0);
     assert_int_equal(wal_first(f->wal), 150);
     reopen(f);
     assert_int_equal(f->loaded.first, 150);
     assert_int_equal(f->loaded.next, 450);
     assert_int_equal(f->loaded.term[150], 2);
-    /* The same where all this was learned from the disk. */
+    /* The same if all this was read from the disk. */
     close_log(f);
     put_image(f->path, image);
     free_image(image);
@@ -307,7 +308,7 @@ static void a_reset_needs_no_segment_to_be_gone(void **state)
     struct folder_image *before = take_image(f->path);
     assert_int_equal(wal_reset(f->wal, 1000), 0);
     close_log(f);
-    /* As after a crash that came before the removal. */
+    /* As after a crash before the removal. */
     struct folder_image *after = take_image(f->path);
     put_image(f->copy, before);
     for (size_t i = 0; i < after->count; i++) {
@@ -462,7 +463,7 @@ static void a_mark_that_is_missing_or_damaged_is_told(void **state)
     snprintf(path, sizeof path, "%s/%s", f->copy, WAL_MARK_NAME);
     unlink(path);
     assert_refused(f, "/mark' is missing");
-    /* What cannot be read may be whole: nobody is told to throw it away. */
+    /* Unreadable data may be intact: no error advises to delete it. */
     struct wal *wal = NULL;
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(try_open(f, f->copy, &wal), HASP_EIO);
@@ -547,7 +548,7 @@ static void limit_file_size(uint64_t size)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* Too many open files say nothing of the disk: what is queued waits for the
+/* Too many open files is not an error of the disk: queued entries wait for the
  * next segment, and the mark for its file. */
 static void without_descriptors_the_log_waits(void **state)
 {
@@ -562,7 +563,8 @@ static void without_descriptors_the_log_waits(void **state)
     for (int i = 0; i < 3000 && waits < 100; i++) {
         uint64_t term, log_index;
         int fd = 0;
-        /* What the log gives back when it goes over to a segment, too. */
+        /* Descriptors that the log frees when it moves to the next segment,
+         * too. */
         while (taken_count < 64 && (fd = dup(wal_fd(f->wal))) >= 0) {
             taken[taken_count++] = fd;
         }
@@ -602,7 +604,7 @@ static void a_failed_write_is_fatal_and_told(void **state)
     assert_non_null(strstr(wal_why(f->wal), "cannot write"));
     assert_non_null(strstr(wal_why(f->wal), "segment-0000000000000001"));
     assert_non_null(strstr(wal_why(f->wal), f->path));
-    /* Nothing is tried again, though it would work now. */
+    /* Nothing is retried, although it would work now. */
     append(f, 1, 1);
     assert_int_equal(wal_start(f->wal), HASP_ENOSPC);
     assert_int_equal(wal_complete(f->wal, &term, &log_index), HASP_ENOSPC);
@@ -634,7 +636,7 @@ static void a_full_disk_is_told_and_loses_nothing(void **state)
     int code = error;
     bool is_told = strstr(wal_why(f->wal), "No space left") != NULL;
     close_log(f);
-    /* With more room it goes on. */
+    /* With more room it continues. */
     bool is_grown = mount("tmpfs", f->path, "tmpfs", MS_REMOUNT, "size=2m") ==
                     0;
     reopen(f);

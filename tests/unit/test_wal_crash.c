@@ -20,7 +20,8 @@
 
 #define SECTOR_SIZE 512u
 
-/* What was found must be the state after some of the operations, in order. */
+/* The recovered log must be the state after some of the operations, in
+ * order. */
 static void assert_some_state(const struct model *model,
                               const struct contents *found, const char *how)
 {
@@ -69,7 +70,7 @@ static void reset_log(struct fixture *f, struct model *model, struct prng *prng)
 {
     uint64_t next = 1 + prng_below(prng, INDEX_MAX / 2);
     assert_int_equal(wal_reset(f->wal, next), 0);
-    /* What was queued is dropped, what was in flight is behind it. */
+    /* Queued operations are dropped; those in flight precede it. */
     model->op_count = 0;
     model->term++;
     model_add(model, OP_RESET, next);
@@ -78,7 +79,7 @@ static void reset_log(struct fixture *f, struct model *model, struct prng *prng)
 
 static void trim_log(struct fixture *f, struct model *model, struct prng *prng)
 {
-    /* Only what is durable may be in a snapshot. */
+    /* Only durable entries may be in a snapshot. */
     uint64_t count = model->base.next - model->base.first;
     uint64_t up_to = model->base.first + prng_below(prng, count + 1);
     assert_false(wal_is_busy(f->wal));
@@ -91,7 +92,7 @@ static void check_copy(struct fixture *f, const struct model *model,
 {
     struct wal *wal = NULL;
     bool without_direct = f->options.without_direct;
-    /* Recovery is the same for both, and the thread is sooner closed. */
+    /* Recovery is the same for both, and the thread closes faster. */
     f->options.without_direct = true;
     if (try_open(f, f->copy, &wal) != 0) {
         fail_msg("%s: %s", how, f->why);
@@ -232,7 +233,7 @@ static void tear(struct fixture *f, const struct change *change,
 }
 
 /* Opens the torn copy, appends something shorter and crashes again at each of
- * its sectors: what the first torn write left behind must not come back. */
+ * its sectors: the remains of the first torn write must not return. */
 static void tear_twice(struct fixture *f, const struct change *change,
                        const struct model *model, struct prng *prng)
 {
@@ -331,7 +332,7 @@ static void a_last_write_cut_at_any_byte_is_gone_or_whole(void **state)
         put_image(f->copy, before);
         check_copy(f, model, "cut");
         assert_int_equal(f->loaded.next, cut == end ? 9 : 6);
-        /* What was cut off is not left lying behind the end. */
+        /* Truncated bytes do not remain after the end. */
         struct folder_image *mended = take_image(f->copy);
         size_t left = used_size(find_segment(mended, 1));
         assert_int_equal(left, cut == end ? end : old_end);
@@ -397,9 +398,9 @@ static void a_crash_at_birth_leaves_a_new_log(void **state)
     free_image(image);
 }
 
-/* --- Killed --------------------------------------------------------------- */
+/* --- Killed processes ----------------------------------------------------- */
 
-/* Appends and tells each durable index, until it is killed. */
+/* Appends and reports each durable index, until it is killed. */
 _Noreturn static void write_until_killed(struct fixture *f, int out)
 {
     struct prng prng = {seed_of_run()};
@@ -440,7 +441,7 @@ static void what_was_told_durable_survives_a_kill(void **state)
             write_until_killed(f, ends[1]);
         }
         close(ends[1]);
-        /* Long enough to have begun, and then any moment. */
+        /* Long enough to have started, then any moment. */
         assert_int_equal(read(ends[0], &number, sizeof number), sizeof number);
         told = number;
         usleep((useconds_t)prng_below(&prng, 20000));

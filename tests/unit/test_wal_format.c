@@ -236,8 +236,8 @@ static void a_flipped_bit_before_the_last_batch_is_corruption(void **state)
             assert_int_equal(result.end, WAL_END_CORRUPT);
             assert_int_equal(result.offset, whole.batch[b]);
             assert_int_equal(found.count, b);
-            /* The batch right behind proves it, or the one after that where a
-             * size was changed. */
+            /* The next batch proves it, or the one after that if a size was
+             * changed. */
             assert_true(result.proof_sequence > 7 + b);
             assert_true(result.proof_offset > whole.batch[b]);
         }
@@ -289,8 +289,8 @@ static void what_an_older_longer_tail_left_never_comes_back(void **state)
                                          BYTES_LITERAL("of the old tail")};
     }
     add_batch(&longer, records, 8);
-    /* The header of the torn batch was lost, its records are there. Shorter
-     * batches go over it, each ending on a record of the old one. */
+    /* The header of the torn batch was lost, its records remain. Shorter
+     * batches overwrite it, each ending on a record of the old one. */
     struct segment now = old;
     memcpy(now.data + cut + 64, longer.data + cut + 64, longer.end - cut - 64);
     for (int i = 0; i < 4; i++) {
@@ -322,7 +322,7 @@ static void batches_of_another_log_prove_nothing(void **state)
     assert_int_equal(found.count, 2);
 }
 
-/* Seals what is in the payload of the last batch again. */
+/* Seals the changed payload of the last batch again. */
 static void seal_again(struct segment *segment, uint32_t record_count)
 {
     uint64_t last = segment->batch[segment->batch_count - 1];
@@ -335,7 +335,7 @@ static void seal_again(struct segment *segment, uint32_t record_count)
 static void a_batch_that_checks_and_makes_no_sense_is_corruption(void **state)
 {
     (void)state;
-    /* Offset in the record, and a byte that may not stand there. */
+    /* Offset in the record, and a byte that is invalid there. */
     static const struct {
         uint64_t offset;
         uint8_t value;
@@ -368,7 +368,7 @@ static void a_batch_of_another_place_is_corruption(void **state)
     fill(&segment, 1);
     uint64_t first = segment.batch[0];
     size_t size = (size_t)(segment.end - first);
-    /* A copy of the batch right behind it: its sequence is too small. */
+    /* A copy of the batch, directly after it: its sequence is too small. */
     memcpy(segment.data + segment.end, segment.data + first, size);
     struct wal_scan_result result = scan(&segment, &found);
     assert_int_equal(result.end, WAL_END_CORRUPT);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* storage/wal.h on a disk that loses what was not flushed
- * (tests/sim/sim_files.h): random appends, truncations, trims and resets beside
- * a plain array, through lives that end cleanly, by a kill inside any call, by
- * a call that fails, and by power cuts that tear what was under way. What was
- * reported durable is there afterwards, and nothing is there that was not
- * written.
+/* storage/wal.h on a disk that loses unflushed writes (tests/sim/sim_files.h):
+ * random appends, truncations, trims and resets beside a plain array, through
+ * lives that end cleanly, by a kill inside any call, by a call that fails, and
+ * by power cuts that tear the writes under way. Everything reported durable is
+ * there afterwards, and nothing that was not written.
  *
- * WAL_SEED=n begins with another seed, WAL_ROUNDS=n runs so many. */
+ * WAL_SEED=n begins with another seed, WAL_ROUNDS=n runs that many. */
 
 #include "storage/wal.h"
 
@@ -31,7 +30,7 @@ struct run {
     uint64_t now_ns;
     struct fixture log;
     struct model model;
-    uint32_t sure; /* So many operations have been reported durable. */
+    uint32_t sure; /* Number of operations that were reported durable. */
     /* A reset was under way when the life ended: it may have happened. */
     bool has_reset;
     uint64_t reset_to;
@@ -61,8 +60,8 @@ static uint64_t last_term(const struct contents *state)
     return state->first < state->next ? state->term[state->next - 1] : 0;
 }
 
-/* The log says that it is durable up to here: the first state of which that is
- * true, not before what it said last, is the least that must be there. */
+/* The log says that it is durable up to here: the first state that matches, not
+ * before its last report, is the minimum that must exist. */
 static void note_durable(struct run *run, uint64_t term, uint64_t log_index)
 {
     static struct contents state;
@@ -90,7 +89,7 @@ static void note_all_durable(struct run *run)
     run->sure = 0;
 }
 
-/* What a life begins with is what the former was sure of, or more. */
+/* A life begins with everything that the former was sure of, or more. */
 static void check_found(struct run *run)
 {
     static struct contents state;
@@ -250,7 +249,7 @@ static bool act(struct run *run)
     return goes_on && turn_log(run) && !is_over(run);
 }
 
-/* What is under way may come to its end, to the middle of it, or to nothing. */
+/* A write under way may be complete, partial, or lost. */
 static void die(struct run *run)
 {
     if (!files_is_dead(run->machine) && dice(run, 2) == 0) {
@@ -337,7 +336,7 @@ static void what_is_durable_survives_and_nothing_else_appears(void **state)
 
 /* --- Rot ------------------------------------------------------------------ */
 
-/* Of a log that was closed: it is refused, or it is what it was. */
+/* Damage to a closed log: it is refused, or its contents are unchanged. */
 static void a_bit_that_rots_is_refused_or_harmless(void **state)
 {
     struct run *run = memory_new(sizeof *run);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* tests/vectors/wire.json, by which the clients in other languages are held to
- * the bytes that libhasp sends and understands.
+/* tests/vectors/wire.json, with which the clients in other languages check that
+ * they send and understand the same bytes as libhasp.
  *
  * The file is made here, from client/query and net/resp themselves; the test
- * compares it with what stands there, and REWRITE=1 writes it anew:
+ * compares it with the stored one, and REWRITE=1 replaces it:
  *
  *     {"requests": [{"words": ["PING"], "bytes": HEX}, ...],
  *      "replies": [{"says": "a token", "bytes": HEX, "value": VALUE}, ...],
@@ -13,8 +13,8 @@
  * A VALUE is null, true, false, a number, a text, a list, or an object with one
  * member: {"map": [KEY, VALUE, ...]}, {"push": [VALUE, ...]}, {"error": TEXT}.
  * Less than all the bytes of a reply is not a reply yet, wherever they are cut.
- * What is broken ends the connection. Only what hasp sends is here: a client
- * need not understand more. */
+ * A broken reply ends the connection. The file has only replies that hasp
+ * sends: a client need not understand more. */
 
 #include "net/resp.h"
 

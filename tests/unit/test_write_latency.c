@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* When the disk is slow, when it hangs, and when it is well again. */
+/* When the disk is slow, when it hangs, and when it is healthy again. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void a_disk_that_writes_without_a_pause_gets_well_again(void **state)
     write_latency_look(&writes, 1500);
     write_latency_ended(&writes, 1500);
     write_latency_began(&writes, 1500);
-    write_latency_look(&writes, 1510); /* The last one was slow: who knows. */
+    write_latency_look(&writes, 1510); /* The last one was slow: unknown. */
     assert_true(writes.is_slow);
     write_latency_ended(&writes, 1520);
     write_latency_began(&writes, 1520);

@@ -2,10 +2,10 @@
 
 /* A leader's deadlines over a real state machine, without a node around them.
  *
- * due() gives what was proposed as text, one command per line, sessions by the
+ * due() gives the proposed commands as text, one per line, sessions by the
  * order in which they were opened: "expire 1 2". Of TIME only the marks, if
- * any: "mark 1=250". What was proposed waits until apply_proposed() applies it,
- * as it does in the log. Times are milliseconds. */
+ * any: "mark 1=250". Proposed commands wait until apply_proposed() applies
+ * them, as they do in the log. Times are milliseconds. */
 
 #ifndef HASP_TESTS_UNIT_TIMERS_WORLD_H
 #define HASP_TESTS_UNIT_TIMERS_WORLD_H
@@ -43,7 +43,7 @@ struct world {
     uint32_t applied_count;
     bool is_refusing;
     uint32_t time_count; /* TIMEs proposed. */
-    uint32_t elapsed_ms; /* Of the newest. */
+    uint32_t elapsed_ms; /* By the newest TIME. */
     struct buffer text;
     struct buffer command;
 };
@@ -58,7 +58,7 @@ int tear_down(void **state);
 /* Opens session number session_count + 1. */
 uint64_t open_session(struct world *w, uint32_t ttl_ms, uint32_t linger_ms);
 
-/* The same, without end. */
+/* The same, without a time to live. */
 uint64_t open_durable(struct world *w);
 
 struct ask {
@@ -73,20 +73,20 @@ void release(struct world *w, uint64_t session, const char *lock);
 /* Converts to shared. */
 void downgrade(struct world *w, uint64_t session, const char *lock);
 
-/* What timers_due() proposes at 'now_ms', which becomes the time. */
+/* Proposals of timers_due() at 'now_ms', which becomes the time. */
 const char *due_at(struct world *w, uint64_t now_ms, uint32_t session_max,
                    uint32_t command_max);
 
 const char *due(struct world *w, uint64_t now_ms);
 void apply_proposed(struct world *w);
 
-/* What the core does for a heartbeat that needs it. */
+/* The core's reaction to a heartbeat that needs it. */
 void log_heard(struct world *w, uint64_t session);
 
 void forget_proposed(struct world *w);
 
-/* Another node leads, which has applied all that this one has, when it did;
- * what is proposed and not applied is lost. Its BEGIN is applied at once. */
+/* Another node becomes leader, which had then applied all that this one has;
+ * commands proposed and not applied are lost. Its BEGIN is applied at once. */
 void change_leader(struct world *w, uint64_t now_ms);
 
 uint64_t lease_left(struct world *w, uint64_t session);

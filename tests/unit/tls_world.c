@@ -168,7 +168,7 @@ struct tls_context *tls_world_liar(struct tls_world *world, enum tls_use use,
     return context;
 }
 
-/* One piece of what 'from' has to say; true if there was any. */
+/* One piece of the output of 'from'; true if there was any. */
 static bool carry(struct tls *from, struct tls *to, size_t step, int *ret_error)
 {
     struct buffer *out = tls_output(from);
@@ -176,7 +176,7 @@ static bool carry(struct tls *from, struct tls *to, size_t step, int *ret_error)
     if (size == 0) {
         return false;
     }
-    /* A copy of just this size: a reader that goes beyond it is seen. */
+    /* A copy of exactly this size: a read beyond it is detected. */
     uint8_t *piece = memory_copy(out->data, size);
     buffer_consume(out, size);
     int error = tls_feed(to, bytes_of(piece, size));
@@ -187,7 +187,7 @@ static bool carry(struct tls *from, struct tls *to, size_t step, int *ret_error)
         uint8_t byte;
         size_t got;
         error = tls_read(to, &byte, 1, &got);
-        CHECK(error != 0); /* Nobody has said anything. */
+        CHECK(error != 0); /* Neither end has sent anything. */
     }
     free(piece);
     *ret_error = error == HASP_EMORE ? 0 : error;

@@ -20,7 +20,7 @@ struct tls_paper {
     char key_path[128];
 };
 
-/* What it is to say. Zeros are usual: a day before and after now. */
+/* Its contents. Zeros are usual: a day before and after now. */
 struct tls_wish {
     const char *file;  /* Name of its files, without an ending. */
     const char *names; /* As OpenSSL's subjectAltName: "URI:hasp://..."; NULL:
@@ -48,17 +48,17 @@ void tls_world_node(struct tls_world *world, uint64_t id,
                     struct tls_paper *ret_paper);
 void tls_world_user(struct tls_world *world, const char *name,
                     struct tls_paper *ret_paper);
-/* The context of one with this paper (NULL: none), who believes the world's
+/* The context of an end with this paper (NULL: none), which trusts the world's
  * CA. */
 struct tls_context *tls_world_context(struct tls_world *world, enum tls_use use,
                                       const struct tls_paper *paper);
-/* Likewise with any paper at all: what a context would refuse to show. */
+/* The same with any paper, even one that a context would refuse to show. */
 struct tls_context *tls_world_liar(struct tls_world *world, enum tls_use use,
                                    const struct tls_paper *paper);
 
-/* Carries what both say to the other, up to 'step' bytes at a time, until
- * neither has more to say or one has failed; 0, or the first error, whose is
- * '*ret_failed'. */
+/* Carries the output of each end to the other, up to 'step' bytes at a time,
+ * until both are silent or one has failed; 0, or the first error, with its end
+ * in '*ret_failed'. */
 int tls_world_talk(struct tls *client, struct tls *server, size_t step,
                    struct tls **ret_failed);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Files by which the clients in other languages are held to the C library: made
- * by unit tests, and compared with what stands in the repository. */
+/* Files with which the clients in other languages are compared to the C
+ * library: made by unit tests, and compared with those in the repository. */
 
 #ifndef HASP_TESTS_UNIT_VECTORS_H
 #define HASP_TESTS_UNIT_VECTORS_H
 
 #include "base/bytes.h"
 
-/* The test fails unless 'text' is what stands in the file at 'path'; with
- * REWRITE=1 in the environment it is written there first. */
+/* The test fails unless 'text' equals the file at 'path'; with REWRITE=1 in the
+ * environment it is written there first. */
 void vectors_compare(const char *path, struct bytes text);
-/* Appends what stands in the file. */
+/* Appends the contents of the file. */
 void vectors_read(const char *path, struct buffer *ret_text);
 
 #endif /* HASP_TESTS_UNIT_VECTORS_H */

@@ -28,7 +28,8 @@
 #define INDEX_MAX 8192
 #define WAIT_MS 20000
 
-/* What a log contains, without the bodies: those follow from term and index. */
+/* The contents of a log, without the bodies: those follow from term and
+ * index. */
 struct contents {
     uint64_t first;
     uint64_t next;
@@ -37,8 +38,8 @@ struct contents {
 
 struct fixture {
     char base[64];
-    char path[80]; /* Of the log. */
-    char copy[80]; /* Of a copy of it. */
+    char path[80]; /* Path of the log. */
+    char copy[80]; /* Path of a copy of it. */
     struct wal_options options;
     struct wal *wal;
     struct contents loaded; /* At the last open. */
@@ -52,7 +53,7 @@ int try_open(struct fixture *f, const char *path, struct wal **ret_wal);
 void reopen(struct fixture *f);
 void close_log(struct fixture *f);
 
-/* One turn of a loop: waits for the log and takes note. */
+/* One turn of a loop: waits for the log and processes its events. */
 int turn(struct fixture *f);
 
 int flush_or_fail(struct fixture *f);
@@ -76,7 +77,7 @@ struct op {
     uint64_t log_index;
 };
 
-/* The state that is known to be on disk, and what was asked for since. */
+/* The state that is known to be on disk, and the operations requested since. */
 struct model {
     struct contents base;
     struct op ops[OP_COUNT_MAX];
@@ -85,7 +86,7 @@ struct model {
 };
 
 void model_apply(struct contents *contents, const struct op *op);
-/* Whether 'found' is 'expected'; trimmed entries may have come back. */
+/* True if 'found' equals 'expected'; trimmed entries may have come back. */
 bool model_is_same(const struct contents *found,
                    const struct contents *expected);
 void model_add(struct model *model, enum op_kind kind, uint64_t log_index);
