@@ -102,6 +102,8 @@ static void put_holds(struct buffer *line, const struct session *session)
     uint32_t shown = 0;
     LIST_FOR (const struct hold, hold, &session->holds, in_session) {
         struct bytes name = hold->lock->name;
+        /* The line has a bound, however many holds the session has; "more"
+         * counts the rest. */
         if (shown == HOLD_SHOWN_MAX || line->size + list.size > LINE_SIZE_MAX) {
             break;
         }

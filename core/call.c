@@ -486,6 +486,8 @@ static bool check_req(struct parse *parse)
         return call_parse_fail(parse, "ACKED needs REQ");
     }
     uint64_t req = call->number[OPTION_REQ];
+    /* An acknowledged number is never executed (rule 20), so such a request
+     * could only be answered FORGOTTEN. */
     if (req <= call->number[OPTION_ACKED]) {
         return call_parse_fail(parse, "REQ must be greater than ACKED");
     }

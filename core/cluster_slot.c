@@ -13,6 +13,8 @@ uint32_t cluster_key_slot(struct bytes key)
     if (open != NULL) {
         size_t rest = key.size - (size_t)(open + 1 - key.data);
         const uint8_t *close = rest > 0 ? memchr(open + 1, '}', rest) : NULL;
+        /* As in Redis Cluster, an empty {} is not a tag: the whole key is
+         * hashed. */
         if (close != NULL && close > open + 1) {
             key = bytes_of(open + 1, (size_t)(close - open - 1));
         }

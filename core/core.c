@@ -444,6 +444,8 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
     if (!peer_filter_frame(core, id, type)) {
         return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
+    /* If the frame has a higher term, the log names its sender as the reason
+     * for the end of the leadership. */
     core->leader.frame_of = id;
     int error = core_take_frame(core, id, type, body);
     core_follow(core);

@@ -342,6 +342,8 @@ static void dispatch_queue(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     char name[64], why[160];
+    /* As in Redis, a command that cannot be queued makes EXEC fail: the others
+     * must not be executed without it. */
     if ((request->command->flags & COMMAND_QUEUES) == 0) {
         command_name(request->command, name, sizeof name);
         snprintf(why, sizeof why,

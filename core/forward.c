@@ -194,6 +194,8 @@ static void serve_parked(struct core *core)
 
 static void send_parked(struct core *core)
 {
+    /* Without a link the requests stay parked, and are refused in time if none
+     * comes. With REDIRECT_MOVED the leader's address suffices. */
     if (!peer_is_up(core, core->leader.id) &&
         core->options.redirect == REDIRECT_FORWARD) {
         return;

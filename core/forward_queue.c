@@ -163,6 +163,8 @@ bool forward_queue_hold(struct core *core, struct request *request)
     struct account *account = forward_queue_account_of(core);
     struct forward_origin *asker = forward_queue_find(core, request->peer,
                                                       request->peer_conn);
+    /* A request waits if earlier ones of its connection do, so that none
+     * overtakes another. */
     if (account == NULL || ((asker == NULL || forward_queue_is_idle(asker)) &&
                             account_is_open(account))) {
         return false;

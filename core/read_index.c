@@ -87,6 +87,8 @@ void read_index_ask(struct core *core)
     if (next.number == 0) {
         return;
     }
+    /* Questions are ordered by number (rule 13): the confirmation of one
+     * confirms all earlier ones. */
     CHECK(next.number > read_index->newest.number);
     if (read_index->first.number <= replica_confirmed(core->replica)) {
         read_index->first = next;

@@ -27,6 +27,8 @@ static struct request *new_request(struct core *core)
     if (request != NULL) {
         core->requests.free = request->next;
         core->requests.free_count--;
+        /* The buffers keep their capacity, so that the usual request allocates
+         * nothing. */
         body = request->body;
         answer = request->answer;
         renewed = request->renewed;
@@ -324,6 +326,8 @@ static void free_request(struct core *core, struct request *request)
     request->authentication = NULL;
     CHECK(request->state == REQUEST_NEW && core->requests.in_flight > 0);
     core->requests.in_flight--;
+    /* One large request must not keep its memory for as long as the process
+     * lives. */
     if (request->body.capacity > BODY_IDLE_SIZE ||
         request->answer.capacity > BODY_IDLE_SIZE) {
         free_buffers(request);
@@ -583,6 +587,8 @@ void request_wait(struct core *core, struct request *request,
     }
     list_push_back(&core->requests.at[REQUEST_QUEUED], &request->in_list);
     request->state = REQUEST_QUEUED;
+    /* A wait can last for days: the state's limits bound it, and it must not
+     * use up the requests in flight. */
     core->requests.in_flight--;
 }
 

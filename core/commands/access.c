@@ -366,6 +366,8 @@ void user_can_read(struct core *core, struct request *request)
         request_refuse(core, request, WORD_BADARG, "there is no such user");
         return;
     }
+    /* The function that decides requests answers here, too, so that the answer
+     * cannot differ from what would happen. */
     bool may = lockfsm_may(core->fsm, user, call->verb, call->name, EXTENT_NAME,
                            &permission);
     struct resp_writer *writer = request_reply(core, request);

@@ -58,6 +58,8 @@ void blacklist_list_read(struct core *core, struct request *request)
         end = end->next;
         count++;
     }
+    /* Entries that are only passed cost time, too: a client that pages through
+     * the list pays for them. */
     listing_spend(core, passed / PASSED_PER_SHOWN + count);
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, 2);

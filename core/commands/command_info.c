@@ -243,6 +243,8 @@ static void put_keys(struct core *core, struct request *request,
                        "The command has no key arguments");
         return;
     }
+    /* The inner command's own error text is discarded: the answer is that of
+     * COMMAND GETKEYS. */
     struct buffer error = {0};
     struct resp_writer nowhere = {&error, 2};
     bool has_names = command->operands != NULL && command->operands[0] == 'n' &&

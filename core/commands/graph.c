@@ -205,6 +205,7 @@ static void put_node(const struct graph *graph, uint32_t at, struct core *core,
     resp_map(writer, 9);
     resp_key_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
+    /* An address is shown only to a client that may see the user's sessions. */
     resp_key_bulk(writer, "address",
                   authorize_sees(core, request, session->user_number)
                       ? session->address
@@ -236,6 +237,8 @@ void lock_graph_read(struct core *core, struct request *request)
     graph_begin(graph, core->fsm);
     graph_follow(graph);
     close_over(graph);
+    /* The search is charged to the turn's budget for scans, so that heartbeats
+     * do not wait for it. */
     read_index_spend(core, graph->looked_at);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);

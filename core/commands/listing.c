@@ -119,6 +119,7 @@ void listing_put_cursor(struct resp_writer *writer,
     uint8_t text[LOCK_NAME_SIZE_MAX + 32] = {'='};
     size_t size = 1;
     CHECK(count <= listing->count);
+    /* A cursor begins with '=', so no key can be mistaken for "0", the end. */
     if (count == listing->count && !listing->is_cut) {
         resp_text(writer, "0");
         return;

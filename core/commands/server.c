@@ -86,6 +86,7 @@ void server_hello(struct core *core, struct request *request)
                        "unsupported protocol version");
         return;
     }
+    /* All options are checked before any takes effect. */
     if (!hello_options(core, request, call, &hello)) {
         return;
     }
@@ -124,6 +125,7 @@ void server_ping(struct core *core, struct request *request)
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
+    /* A RESP2 client that has subscribed expects a message (Redis, PING). */
     if (conn->version == 2 && conn->channel_count > 0) {
         resp_array(writer, 2);
         resp_text(writer, "pong");

@@ -76,6 +76,7 @@ void session_open_reply(struct core *core, struct request *request,
                         const struct result *result)
 {
     const struct session *session = lockfsm_session(core->fsm, result->token);
+    /* A repeated OPEN (rule 20) can be answered after its session has ended. */
     if (session == NULL) {
         request_fail(core, request, WORD_NOSESSION,
                      BYTES_LITERAL("the session that was opened with this "
@@ -97,6 +98,8 @@ void session_attach_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     const struct session *session = lockfsm_session(core->fsm, call->id);
+    /* A foreign session is answered like one that does not exist, so that
+     * nobody learns which ids exist. */
     if (session == NULL || session->user_number != request->user ||
         !lease_proof_is(session, call->proof)) {
         request_refuse(core, request, WORD_NOSESSION,
@@ -128,6 +131,8 @@ static bool keep_options(struct call *call, uint32_t *rest,
 {
     for (;;) {
         const struct bytes *last = &call->argument[*rest];
+        /* The options are read from the end: any number of pairs precedes
+         * them. */
         if (*rest > 0 && bytes_is_word(last[0], "FULL")) {
             call->given |= UINT64_C(1) << OPTION_FULL;
             *rest -= 1;
@@ -226,6 +231,8 @@ void session_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
     bool sees_all = authorize_has(core, request, VERB_SESSIONS);
+    /* A client without the right sees its own user's sessions, from an order
+     * that has no others: it cannot make the node pass over thousands. */
     struct treap *set = sees_all ? lockfsm_session_order(core->fsm)
                                  : lockfsm_session_order_of(core->fsm,
                                                             request->user);

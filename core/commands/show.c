@@ -101,6 +101,8 @@ static void put_holder_state(struct core *core, const struct request *request,
                   session_is_refused(core->fsm, session));
     read_index_spend(core, session->wait_count);
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
+        /* The right to read the lock asked for is not one to the names of
+         * others. */
         if (count < SHOWN_WAITS_MAX && show_waits(wait, hold) &&
             authorize_reads(core, request, wait->lock->name)) {
             resp_bulk(&name, wait->lock->name);

@@ -95,6 +95,7 @@ static void add_locks(struct top *top, const struct core *core,
 {
     uint32_t seen = 0;
     LIST_FOR (const struct wait, wait, lockfsm_waits(core->fsm), in_state) {
+        /* Both loops have a bound of their own, however large the state is. */
         if (seen++ == WAITS_SEEN_MAX) {
             break;
         }

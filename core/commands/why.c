@@ -118,6 +118,7 @@ static void put_chain(struct lines *lines, struct core *core,
                       const struct request *request, const struct hold *from)
 {
     const struct hold *at = next_in_chain(from);
+    /* The chain can be a cycle that does not contain its first hold. */
     for (uint32_t i = 0; i < CHAIN_MAX && at != NULL; i++) {
         const struct hold *next = next_in_chain(at);
         read_index_spend(core, at->session->wait_count);
@@ -153,6 +154,7 @@ static void why_put_waits(struct lines *lines, struct core *core,
             LINE(lines, "  ... and for more");
             break;
         }
+        /* The right to read this lock is not one to the names of others. */
         if (!authorize_reads(core, request, wait->lock->name)) {
             LINE(lines, "  it waits for a lock that you may not read");
             continue;

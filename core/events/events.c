@@ -451,6 +451,7 @@ void lock_history_run(struct core *core, struct request *request)
            event_log_find(event_log, call->name, at, &at, &steps)) {
         numbers[count++] = at;
     }
+    /* Passing over events of other locks is work, too. */
     command_spend(core, steps / EVENTS_PER_UNIT + count);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 3);

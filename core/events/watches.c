@@ -320,6 +320,8 @@ static uint64_t close_watcher(struct core *core, struct conn *conn,
     core->port.client_close(core->port.data, conn->id, CORE_TOO_COSTLY);
     LIST_FOR (struct watch, watch, &conn->watches, in_conn) {
         struct pattern *pattern = watch->of.pattern;
+        /* The watch stays linked until the connection is gone, because a caller
+         * can be walking the list of patterns. */
         watch->is_closed = true;
         if (--pattern->open_count == 0) {
             weight += weight_of(core, pattern, is_trying);
@@ -379,6 +381,8 @@ static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
 {
     LIST_FOR_SAFE (struct pattern, glob, &core->watches.globs, in_core) {
         uint64_t steps = 0;
+        /* close_costliest() leaves closed patterns in the list, because it can
+         * run while this loop walks it; they leave it here. */
         if (glob->open_count == 0) {
             list_remove(&glob->in_core);
             continue;

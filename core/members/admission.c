@@ -46,6 +46,9 @@ bool admission_admits(const struct core *core, uint64_t id,
     }
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         const struct peer *peer = &core->peers[i];
+        /* Only a member that this node's log names (any, while it names none)
+         * or the trusted node is believed about others, and only with a newer
+         * list: an older one can name a directory that was removed since. */
         bool is_believed = members.count == 0 ||
                            replica_members_name(&members, peer->id,
                                                 peer->incarnation) ||

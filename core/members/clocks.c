@@ -65,6 +65,7 @@ static bool is_off(const struct core *core, uint64_t id, int64_t limit_ppm)
             slower += faster_ppm(ppm, own) < -limit_ppm;
         }
     }
+    /* If two clocks differ, either can be wrong: a majority needs a third. */
     return others > 1 && (2 * faster > others || 2 * slower > others);
 }
 
@@ -83,6 +84,8 @@ static void log_peer(struct peer *peer)
                  "two is off\"",
                  peer->id, ppm, ppm > 0 ? "faster" : "slower");
     } else if (peer->is_clock_logged && abs(ppm) < CALM_PPM) {
+        /* CALM_PPM is below WARN_PPM, so that a clock at the edge is not logged
+         * again and again. */
         peer->is_clock_logged = false;
         LOG_INFO("clocks agree", "peer=%" PRIu64 " ppm=%" PRId32, peer->id,
                  ppm);

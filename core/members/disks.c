@@ -157,6 +157,8 @@ static uint64_t disks_find_heir(const struct core *core)
     replica_members(core->replica, &members);
     for (uint32_t i = 0; i < members.count; i++) {
         const struct replica_member *member = &members.member[i];
+        /* A member that lacks a committed entry cannot be elected (thesis,
+         * 3.6.1), so the cluster would lose its leader for nothing. */
         if (member->role == MEMBER_VOTER && member->id != core->options.id &&
             is_level(core, member->id) && is_faster(core, member->id, &us) &&
             (heir == 0 || us < least_us)) {

@@ -81,6 +81,8 @@ static void log_loss_ask(struct core *core)
             .last_index = core->loss.accused.last_index,
             .log_end = replica_last_index(core->replica)};
         frame_put_lost(out, FRAME_ACCUSED, &accused);
+        /* Only a question that was sent counts; without a link it is asked
+         * again. */
         core->loss.asked_leader = leader;
         core->loss.asked_term = term;
     }

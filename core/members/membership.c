@@ -241,6 +241,8 @@ static void try_to_promote(struct core *core)
     } else if (error == HASP_EEXIST) {
         change_done(core);
     } else if (error != HASP_EBUSY) {
+        /* HASP_EBUSY can pass: the member has not caught up, or has not
+         * received the configuration of the previous promotion. */
         change_failed(core, error);
     } else if (core->now_ns >= change->deadline_ns) {
         not_promoted(core);

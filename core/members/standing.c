@@ -32,6 +32,8 @@ enum standing standing_of_hello(const struct core *core,
     if (newest->count == 0 || replica_members_name(newest, id, incarnation)) {
         return STANDING_MEMBER;
     }
+    /* If the entry of the newest configuration is truncated, the previous one
+     * is in force again (thesis, 4.1). */
     replica_members_before(core->replica, &before);
     if (replica_members_name(&before, id, incarnation)) {
         return STANDING_LEAVING;

@@ -206,6 +206,7 @@ void collection_insert(struct collection *collection, struct arena *arena,
                                 : 2 * collection->capacity;
         struct collection_member *members = arena_take(
             arena, capacity * sizeof *members);
+        /* memcpy() from NULL is undefined even for 0 bytes. */
         if (collection->count > 0) {
             memcpy(members, collection->member,
                    collection->count * sizeof *members);

@@ -217,6 +217,8 @@ static void commands_begin(struct core *core, const struct request *request,
     keys->declared_count = 0;
     keys->count = 0;
     keys->message_count = 0;
+    /* The time is read once, so that a script sees one time however long it
+     * runs. */
     keys->time_ms = scripts_time_ms(
         &core->scripts, core->port.wall_ms(core->port.data), core->now_ns);
     keys->asked_time = false;
@@ -514,6 +516,7 @@ static void note_refused(struct core *core, const struct request *request,
         }
     }
     sha1_text(text, sha);
+    /* A client that repeats its script would fill the log. */
     if (scripts_note_refused(&core->scripts, sha)) {
         LOG_WARN("script of a Redis client refused",
                  "sha=%s key=\"%s\" reason=\"%s\" script=\"%s\"", sha,
@@ -593,6 +596,8 @@ void redis_watch_read(struct core *core, struct request *request)
             return;
         }
     }
+    /* A refusal cannot follow a started answer, so all keys were checked before
+     * the first version is written. */
     struct buffer *out = request_reply(core, request)->out;
     for (uint32_t i = 0; i < call->name_count; i++) {
         bool is_found = redis_keys_watch(&keys, call->names[i], &version);

@@ -218,6 +218,8 @@ static bool do_lrem(struct key_call *call)
     uint32_t first = wanted < 0 ? there - count : 0;
     uint32_t seen = 0, kept = 0;
     for (uint32_t i = 0; i < list->count; i++) {
+        /* One pass that moves the kept items forward: removing them one by one
+         * would be quadratic. */
         bool is_equal = bytes_equal(list->member[i].name, item);
         if (!is_equal || seen < first || seen >= first + count) {
             list->member[kept++] = list->member[i];

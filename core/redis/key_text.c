@@ -154,6 +154,7 @@ static bool text_set(struct key_call *call, struct bytes name,
     }
     struct value old = view_value(call->keys, view);
     bool applies = set_applies(call->keys, view, options, value);
+    /* Read before the write, which ends the time as SET in Redis does. */
     bool was_timed = view->is_timed;
     if (applies && !view_write(call, view, value)) {
         return false;
@@ -331,6 +332,8 @@ static bool do_setbit(struct key_call *call)
     }
     uint8_t mask = (uint8_t)(1 << (7 - place % 8));
     data[byte] = (uint8_t)(bit == 1 ? data[byte] | mask : data[byte] & ~mask);
+    /* Collections are stored as text with a mark at the start: bits must not
+     * forge one. */
     if (collection_type(bytes_of(data, size)) != KEY_TEXT) {
         return view_fail(call,
                          "a value must not start with the bytes that mark a "

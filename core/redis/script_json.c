@@ -197,6 +197,7 @@ static bool read_item(struct json *json, struct value_table *table)
 static bool read_table(struct json *json, bool is_object, struct value *ret)
 {
     int end = is_object ? '}' : ']';
+    /* Memory is charged to the script before it is taken. */
     if (!machine_spend(json->machine, sizeof(struct value_table))) {
         return false;
     }
@@ -233,6 +234,7 @@ static bool read_any(struct json *json, struct value *ret)
     if (!is_object && !script_json_accept(json, '[')) {
         return read_word(json, ret);
     }
+    /* The reader recurses, so the nesting of a text has a bound. */
     if (++json->depth > JSON_DEPTH_MAX) {
         return script_json_fail(json, "nested too deeply");
     }
@@ -270,6 +272,7 @@ static bool write_text(struct json *json, struct bytes text)
     for (size_t i = 0; is_good && i < text.size; i++) {
         uint8_t c = text.data[i];
         char escaped[8] = {'\\', 0};
+        /* strchr() finds the end of the string for 0. */
         const char *found = c > 0 ? strchr(from, c) : NULL;
         if (!machine_step(json->machine)) {
             return false;
@@ -360,6 +363,7 @@ static bool write_any(struct json *json, const struct value *value)
     case VALUE_TRUE:
         return script_json_put(json, value_is_true(value) ? "true" : "false");
     case VALUE_NUMBER:
+        /* True for infinities and NaN alone. */
         if (value->number - value->number != 0) {
             return script_json_fail(json,
                                     "a number that JSON cannot represent");

@@ -679,6 +679,8 @@ static bool run_next(const struct builtin_call *call)
         if (!machine_step(call->machine)) {
             return false;
         }
+        /* An item that was set to nil is gone for Lua, although its place is
+         * kept. */
         if (table->item[i].type != VALUE_NIL) {
             return add_result(call, value_of_number((double)i + 1)) &&
                    add_result(call, table->item[i]);
@@ -857,6 +859,8 @@ bool library_run(struct script_machine *machine, const struct value_table *list,
     if (!node_has_several(node)) {
         return functions[node->op].run(&call);
     }
+    /* Otherwise the results of an earlier call would be taken for those of this
+     * one. */
     machine->results = (struct value_table){0};
     if (!functions[node->op].run(&call)) {
         return false;

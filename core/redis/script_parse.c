@@ -459,6 +459,7 @@ static struct script_node *parse_primary(struct parser *parser)
         if (!node_has_several(inner)) {
             return inner;
         }
+        /* In Lua, parentheses cut a call's results to the first. */
         struct script_node *first = new_node(parser, NODE_FIRST);
         first->a = inner;
         return first;
@@ -664,6 +665,7 @@ static struct script_node *parse_loop(struct parser *parser)
 static struct script_node *script_parse_parse_if(struct parser *parser)
 {
     struct script_node *node = new_node(parser, NODE_IF);
+    /* A chain of "elseif" recurses too, so its depth counts. */
     if (!script_parse_go_down(parser)) {
         return node;
     }
@@ -897,6 +899,7 @@ static struct script_node *parse_block(struct parser *parser)
 {
     struct script_node *first = NULL;
     struct script_node **end = &first;
+    /* Blocks recurse, so their depth has a bound. */
     if (!script_parse_go_down(parser)) {
         return NULL;
     }

@@ -261,6 +261,8 @@ static size_t script_pattern_balanced(struct matcher *m, size_t s, size_t p)
     if (s >= m->text.size || m->text.data[s] != open) {
         return NONE;
     }
+    /* Each byte is paid for: patterns of a client run in the loop of the
+     * node. */
     while (++s < m->text.size && script_pattern_spend(m, 0)) {
         uint8_t c = m->text.data[s];
         if (c == close) {
@@ -388,6 +390,8 @@ bool pattern_find(struct bytes text, struct bytes pattern, size_t from,
         if (ret_match->to != NONE) {
             CHECK(from <= ret_match->to && ret_match->to <= text.size);
             for (uint32_t i = 0; i < ret_match->count; i++) {
+                /* "(a" without an end matches: only here is it known that no
+                 * ")" followed. */
                 if (ret_match->capture[i].size == OPEN) {
                     ret_match->error = "unfinished capture";
                     return false;

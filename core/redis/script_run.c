@@ -266,6 +266,7 @@ static bool script_run_concatenate(struct script_machine *machine,
         return false;
     }
     uint8_t *both = arena_take(machine->run->arena, left.size + right.size);
+    /* memcpy() from NULL is undefined even for 0 bytes. */
     if (left.size > 0) {
         memcpy(both, left.data, left.size);
     }
@@ -396,6 +397,7 @@ static bool script_run_gather(struct script_machine *machine,
         if (!script_run_evaluate(machine, node, &value)) {
             return false;
         }
+        /* The next evaluation overwrites them. */
         struct value_table results = machine->results;
         uint32_t count = is_open ? results.count : 1;
         machine->node = node;
@@ -508,6 +510,8 @@ static bool set_item(struct script_machine *machine,
         count_field(machine, list.table, index.text);
         value_set_field(machine->run->arena, list.table, index.text, value);
     } else {
+        /* Lists are arrays here: a large index must not take memory for all
+         * items before it. */
         return machine_fail(machine, "a list with gaps");
     }
     return true;
@@ -896,6 +900,8 @@ static enum flow script_run_carry_out(struct script_machine *machine,
     for (const struct script_node *n = block; n != NULL && flow == FLOW_ON;
          n = n->next) {
         machine->node = n;
+        /* Each statement is a step, so that an endless loop ends at the
+         * script's limit. */
         flow = machine_step(machine) ? run_statement(machine, n) : FLOW_ERROR;
     }
     CHECK(machine->depth > 0);

@@ -360,6 +360,8 @@ bool view_delete(struct key_call *call, struct redis_view *view)
     if (!view->is_there) {
         return true;
     }
+    /* DEL without a comparison could release a lock that another client has
+     * acquired meanwhile. */
     if (view_is_foreign(view) || !may_delete(call->keys, view)) {
         return view_fail(call,
                          "a held lock is released only by its holder (with "

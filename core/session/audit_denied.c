@@ -73,6 +73,9 @@ static uint32_t place_for(const struct audit_denied *audit_denied, uint64_t who,
     }
     for (uint32_t i = 0; i < audit_denied->count; i++) {
         const struct core_denial *denial = &audit_denied->denial[i];
+        /* Only a reported, idle denial gives up its place, and a subject with
+         * its full share replaces only its own: otherwise one client could push
+         * out all others. */
         bool may_go = denial->untold_count == 0 &&
                       now_ns - denial->last_ns >= AUDIT_DENIED_IDLE_NS &&
                       (own < AUDIT_DENIED_WHO_MAX ||
@@ -210,6 +213,8 @@ static void audit_denied_report(struct core *core, struct core_denial *denial)
         buffer_done(&user);
         buffer_done(&from);
     }
+    /* A suppressed line counts as reported, since the next line says how many
+     * were suppressed. */
     denial->unwritten_count += denial->untold_count;
     denial->untold_count = 0;
 }

@@ -89,6 +89,7 @@ void identity_say_hello(struct core *core, struct request *request, int version)
     resp_key_text(writer, "server", "hasp");
     resp_key_text(writer, "version", core->options.version);
     resp_key_integer(writer, "proto", version);
+    /* Integers of RESP are signed, and the top bit is CORE_CONN_BRIEF. */
     resp_key_number(writer, "id", conn->id & INT64_MAX);
     resp_key_text(writer, "mode",
                   core->options.redirect == REDIRECT_MOVED ? "cluster"
@@ -385,6 +386,8 @@ bool identity_is_void(const struct core *core, const struct conn *conn,
         say_surplus(core, conn, ret_why);
         return true;
     }
+    /* A certificate whose user is unknown does not fall back to the rights of
+     * anyone. A node with an empty state does not know any user yet. */
     if (conn->user == USER_ANYONE && conn->certified != NULL &&
         lockfsm_applied_index(core->fsm) == 0) {
         snprintf(ret_why, HASP_WHY_SIZE,

@@ -49,6 +49,8 @@ static struct beat beat_at(struct core *core, const struct request *request,
         }
     }
     beat.session = lockfsm_session(core->fsm, beat.id);
+    /* A session of another user, or a wrong secret, is answered like an id that
+     * does not exist, so that nobody learns which ids exist. */
     if (beat.session != NULL &&
         (beat.session->user_number != request->user ||
          (beat.proof != NULL && !lease_proof_is(beat.session, beat.proof)))) {
@@ -148,6 +150,8 @@ static void put_ended(const struct session *session, uint64_t after,
         resp_key_number(writer, "first", ended->first_token);
         resp_key_number(writer, "number", ended->number);
     }
+    /* A client that has not seen this number asks for the list of its holds
+     * (rule 17). */
     resp_key_number(writer, "dropped", session->dropped_number);
 }
 
@@ -165,6 +169,7 @@ static enum core_word lease_judge(struct core *core, const struct beat *beat,
         *ret_why = BYTES_LITERAL("no such session, or a wrong secret");
         return WORD_NOSESSION;
     }
+    /* A refused heartbeat moves no deadline (rule 13), so the session ends. */
     if (session_is_refused(core->fsm, session)) {
         const struct blacklisting *entry = lockfsm_listed(core->fsm, session);
         *ret_why = entry != NULL ? entry->reason
@@ -261,6 +266,8 @@ void lease_turn(struct core *core, uint64_t read_ns)
     }
     uint64_t at_ns = read_ns;
     if (timers_has_due_sessions(core->timers, at_ns)) {
+        /* A leader that was deposed meanwhile must not expire a session that
+         * its successor hears (rule 5). */
         at_ns = u64_min(core->leadership.read_index.confirmed_ns, at_ns);
         if (!timers_has_due_sessions(core->timers, at_ns)) {
             read_index_request(core);

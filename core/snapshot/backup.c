@@ -44,6 +44,8 @@ static bool backup_may_read(struct core *core, uint64_t conn)
             place = reader;
             break;
         }
+        /* An idle or closed connection loses its place, so that abandoned
+         * backups cannot exclude new ones. */
         if (reader->conn == 0 || conn_find(core, reader->conn) == NULL ||
             core->now_ns - reader->read_ns > READER_IDLE_NS) {
             place = reader;

@@ -409,6 +409,8 @@ void snapshots_go_on(struct core *core)
     uint64_t term = replica_term(core->replica);
     uint64_t leader = replica_leader(core->replica);
     struct replica_update update;
+    /* If no leader is known, the sender leads this term, provided that it sent
+     * in it: a term has at most one leader (Raft, 5.2). */
     if (!receiver->is_good || (leader == 0 && receiver->leader_term != term)) {
         return;
     }
@@ -441,6 +443,8 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
         return;
     }
     core->snapshots.good = *header;
+    /* The header's list of members is the caller's memory, and the installation
+     * can wait until a leader is known. */
     buffer_clear(&core->snapshots.members);
     buffer_put_bytes(&core->snapshots.members, header->configuration);
     core->snapshots.good.configuration = buffer_bytes(&core->snapshots.members);
