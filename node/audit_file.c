@@ -32,6 +32,8 @@ bool audit_gap_next(struct audit_place *place,
 {
     bool is_same_life = strcmp(place->cluster, source->cluster) == 0;
     CHECK(source->first_of_life > 0 && source->oldest > 0);
+    /* A restored state numbers its acts from where the backup ended, so numbers
+     * that the file already has are used again for others (rule 21). */
     if (!is_same_life && place->number >= source->first_of_life) {
         *ret_gap = (struct audit_gap){.from = source->first_of_life,
                                       .to = place->number,
@@ -103,6 +105,8 @@ static int find_place(struct audit_file *file, const char *tail, size_t size,
         return audit_file_refuse(file, "has no line of an act");
     }
     file->is_empty = whole == 0;
+    /* A process that was killed can leave part of a line; the act is written
+     * again, whole. */
     if (whole < size && ftruncate(file->fd, at + (off_t)whole) != 0) {
         return audit_file_fail(file, "cut the torn end of");
     }
@@ -143,6 +147,8 @@ static int open_file(struct audit_file *file)
     if (file->fd < 0 || fstat(file->fd, &found) != 0) {
         return audit_file_fail(file, "open");
     }
+    /* A write to a FIFO could block, and lines written to a device are lost.
+     * O_NONBLOCK lets open() return from a FIFO. */
     if (!S_ISREG(found.st_mode)) {
         return audit_file_refuse(file, "is not a regular file");
     }
@@ -368,6 +374,8 @@ void audit_file_turn(struct audit_file *file, uint64_t now_ns)
     }
     CHECK(file->node->has_begun);
     buffer_clear(&file->lines);
+    /* 'place' advances only when the worker reports that the lines are durable;
+     * until then they are written again. */
     file->to = file->place;
     file->has_denials = false;
     if (file->must_open) {

@@ -103,6 +103,8 @@ static int load_file(struct backup_run *backup,
         table_abort(txn);
     } else {
         CHECK(table_commit(txn) == 0);
+        /* The checksum shows only that the file is what was written; loading
+         * checks the invariants of the state. */
         error = lockfsm_load(backup->fsm, backup->table, reason);
     }
     if (error == 0 && (file->header.last_index == 0 ||
@@ -227,6 +229,8 @@ int hasp_node_inspect(const char *path, struct hasp_node_snapshot *ret_snapshot,
     }
     backup_new(&backup);
     error = load_file(&backup, &file, why);
+    /* The same checks as for a restore, so that what passes here can be
+     * restored. */
     if (error == 0) {
         backup_describe(&backup, ret_snapshot);
         ret_snapshot->size = file.stream.size;
@@ -412,6 +416,7 @@ static int write_directory(struct backup_run *backup,
     if (error != 0) {
         return error;
     }
+    /* check_empty() has refused a directory with content. */
     CHECK(is_new);
     error = datadir_set_cluster(datadir, chance->cluster_id);
     error = error ?: datadir_save_vote(datadir, header.last_term, 0);
@@ -482,6 +487,8 @@ static int choose_member(const struct hasp_node_options *options,
     const char *peer = own != NULL ? own->peer_address : alone.listen_peer;
     const char *client = own != NULL ? own->client_address
                                      : alone.listen_client;
+    /* The addresses go into the log, from which others dial them: port 0 is no
+     * address there. */
     if (has_no_port(peer) || has_no_port(client)) {
         snprintf(why, HASP_WHY_SIZE,
                  "'%.200s,%.200s': the other nodes and the clients must know "
@@ -556,6 +563,8 @@ int backup_new_life(const struct hasp_node_options *options, const char *path,
     if (error == 0) {
         backup_describe(&backup, &snapshot);
         if (quarantine_ms == HASP_NODE_QUARANTINE_FULL) {
+            /* Rule 21: no grants for as long as any client of the old state can
+             * believe in its lease, or a lock delay protects its work. */
             quarantine_ms = lockfsm_lease_max(backup.fsm) +
                             snapshot.longest_delay_ms;
         }

@@ -88,6 +88,8 @@ static int set_load(const struct hasp_node_options *options,
                                                              : TLS_FOR_ANYBODY,
                               cluster, options->id, &set.web, why);
     }
+    /* All files or none: a reload that fails halfway leaves the old set in
+     * use. */
     if (rv != 0) {
         set_done(&set);
         return rv;
@@ -241,6 +243,8 @@ static void files_read(uv_work_t *work, int status)
         certificates->now = certificates->next;
         certificates->next = (struct certificate_set){0};
         certificates->told_day = 0;
+        /* The worker can finish after the node has stopped, when the ports are
+         * closed. */
         if (!turn_is_over(&certificates->node->turn)) {
             certificates_use(certificates);
         }

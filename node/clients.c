@@ -526,6 +526,7 @@ static uint64_t take_slot(struct clients *clients, struct node_client *client)
     uint32_t slot = clients->vacant[--clients->vacant_count];
     CHECK(clients->slot[slot] == NULL && clients->generation[slot] != 0);
     clients->slot[slot] = client;
+    /* A late answer must not reach the next connection in this slot. */
     return (uint64_t)clients->generation[slot] << 32 | slot;
 }
 
@@ -591,6 +592,7 @@ static struct stream *clients_on_accept(void *data, const char *address,
         *ret_refusal = AT_LIMIT;
         forget_origin(clients, origin);
     } else {
+        /* Unknown clients have a share, or they could use up all. */
         (void)sift_unknown(clients, 0,
                            clients->count_max / CLIENTS_UNKNOWN_PART,
                            REFUSALS_OF_ACCEPT);
@@ -600,8 +602,6 @@ static struct stream *clients_on_accept(void *data, const char *address,
     return NULL;
 }
 
-/* Connections to the admin socket are exempt from all other limits, so that an
- * operator gets in even if all connections are used. */
 static struct stream *on_accept_local(void *data, const char *address,
                                       const struct stream_events **ret_events,
                                       const struct stream_limits **ret_limits,
@@ -610,6 +610,7 @@ static struct stream *on_accept_local(void *data, const char *address,
 {
     struct clients *clients = data;
     struct origin *origin = find_origin(clients, address);
+    /* Exempt from all other limits, so that an operator always gets in. */
     if (origin->count >= ADMIN_SOCKET_CONNECTION_MAX) {
         *ret_refusal = "-LIMIT connections to the admin socket\r\n";
         clients->refused_count++;

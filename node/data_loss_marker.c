@@ -95,6 +95,8 @@ int data_loss_marker_load_bar(const char *folder,
                  "directory has lost nothing, remove it with haspd "
                  "--uncondemn",
                  folder);
+        /* A damaged mark prevents the start: if it were ignored, a node that
+         * has lost entries could vote. */
         return HASP_ECORRUPT;
     }
     return error;

@@ -179,6 +179,8 @@ enum founding_verdict founding_decide(const struct founding *founding,
     if (all_are_heard(founding)) {
         uint8_t id[CLUSTER_ID_SIZE];
         founding_cluster_id(founding, id);
+        /* Another id means that the cluster exists without this directory:
+         * founding would make a second one. */
         return !founding->saw_cluster ||
                        memcmp(id, founding->seen_id, sizeof id) == 0
                    ? FOUNDING_FOUND

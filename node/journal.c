@@ -68,6 +68,8 @@ static void look_at_space(struct journal *journal)
 {
     uint64_t reserve = journal->node->options.limits.disk_reserve;
     if (journal->space_error != 0) {
+        /* The last known value stays in force: an error says nothing about the
+         * space. */
         LOG_WARN("cannot read the free disk space", "dir=%s",
                  journal->node->options.directory);
         return;

@@ -74,6 +74,8 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
     struct members *members = data;
     struct hasp_node *node = members->node;
     struct member_link *link = members_find(members, id);
+    /* A guest's link is removed below, so what the core has to know is read
+     * before. */
     bool was_told = link != NULL && link->is_told;
     if (link != NULL) {
         link->is_up = false;

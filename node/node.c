@@ -61,6 +61,9 @@ int hasp_node_open(const struct hasp_node_options *options,
     if (certificates_open(&node->certificates, node, why) != 0) {
         status = HASP_NODE_CONFIG;
     } else if (startup_open_disk(node, &recovery, why) != 0) {
+        /* The disk before the ports: the directory's lock keeps a second
+         * process from answering at them, and peers are greeted with its
+         * identity. */
         status = HASP_NODE_STORAGE;
     } else if (members_open(&node->members, node, node->options.listen_peer,
                             why) != 0 ||

@@ -225,6 +225,8 @@ static int options_check_members(const struct hasp_node_options *options,
             rv = check_address(options, options->tls_client, what,
                                member->client_address, why);
         }
+        /* Each member is compared with itself and the earlier ones; the
+         * addresses of all of these were checked. */
         rv = rv ?: check_distinct(options->members, i + 1, why);
         if (rv != 0) {
             return rv;
@@ -457,6 +459,8 @@ void options_members(const struct hasp_node_options *options,
                             member[i].peer_address, member[i].client_address);
         CHECK(size < (int)sizeof to->address);
     }
+    /* All founders have to encode the same first entry, whatever the order of
+     * their configuration. */
     qsort(ret_members->member, count, sizeof ret_members->member[0],
           compare_members);
 }

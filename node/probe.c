@@ -144,6 +144,8 @@ static void probe_bytes_cb(struct stream *stream)
     } else if (node == NULL || node->type != RESP_INTEGER) {
         probe_refuse(probe, "the peer is not a hasp node");
     } else if ((uint64_t)node->integer != probe->id) {
+        /* A typing error in an address must not add the wrong directory, which
+         * would then count in majorities. */
         probe_refuse(probe, "it is the address of node %" PRId64,
                      node->integer);
     } else if (cluster != NULL && cluster->bytes.size > 0 &&
@@ -198,6 +200,8 @@ static void probe_closed_cb(struct stream *stream, const char *reason)
                       "directory");
             break;
         }
+        /* The peer port was reached; only its client port can say which
+         * directory the node has. */
         probe->state = PROBE_DIALS_CLIENT;
         probe_dial(probe);
         break;

@@ -127,6 +127,8 @@ static int look_for_gaps(const struct recovery *recovery,
                recovery->start.voted_for != 0) {
         what = "it has voted, but its log is gone";
     } else if (wal_first(wal) > reached + 1) {
+        /* Rule 23: first - 1 <= applied, or entries between snapshot and log
+         * are missing. */
         what = "the log begins after the newest good snapshot ends";
     }
     return what != NULL ? not_whole(disk, what, why) : 0;
@@ -186,6 +188,8 @@ static int finish_installation(struct recovery *recovery,
     }
     LOG_WARN("log emptied after an interrupted installation",
              "snapshot=%" PRIu64 " last=%" PRIu64, at, wal_last(wal));
+    /* The entries were read from the old log, which the snapshot replaces (rule
+     * 23). */
     forget_entries(recovery);
     int rv = wal_reset(wal, at + 1);
     return rv != 0 ? recovery_fail(disk, rv, "empty the log", why) : 0;
@@ -270,6 +274,8 @@ static int rebuild_table(struct recovery *recovery, struct recovery_disk *disk,
                  recovery->has_snapshot ? recovery->snapshot.header.last_index
                                         : 0);
     }
+    /* A crash during this leaves the mark of a restore, and the next start
+     * rebuilds the table again (rule 23). */
     int rv = recovery_fill_table(disk->datadir, disk->table,
                                  recovery->has_snapshot ? &recovery->snapshot
                                                         : NULL);

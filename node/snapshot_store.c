@@ -187,6 +187,8 @@ open_snapshot(struct snapshot_store *snapshot_store, uint64_t log_index,
     if (fd < 0) {
         return NULL;
     }
+    /* The victim is closed only now, so that a failed open costs no reader its
+     * file. */
     if (victim->fd >= 0) {
         storage_port->close(victim->fd);
     }
@@ -240,6 +242,7 @@ static void
 snapshot_store_begin_receiving(struct snapshot_store *snapshot_store)
 {
     char path[4096];
+    /* A sender that was abandoned leaves a partial file. */
     if (snapshot_store->receiving_fd >= 0) {
         storage_port->close(snapshot_store->receiving_fd);
     }
@@ -317,6 +320,7 @@ static void adopt_run(uv_work_t *work)
     int rv = snapshot_file_map(snapshot_store->adopting_path, &file,
                                snapshot_store->adopt_why);
     if (rv == 0) {
+        /* Only a checked file gets the name that a start trusts. */
         rv = give_name(snapshot_store, &file.header);
         if (rv == 0) {
             snapshot_store->adopted = file;
@@ -370,6 +374,8 @@ void snapshot_store_port_adopt(void *data)
                                       : snapshot_store->receive_error;
     snapshot_store->adopting_fd = snapshot_store->receiving_fd;
     snapshot_store->receiving_fd = -1;
+    /* The worker owns the old file from here: the next snapshot is received
+     * into another one. */
     snapshot_store->receiving_turn++;
     if (snapshot_store->adopted.stream.data != NULL) {
         snapshot_file_unmap(&snapshot_store->adopted);

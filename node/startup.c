@@ -459,10 +459,14 @@ void startup_from_disk(struct hasp_node *node, struct recovery *recovery)
     if (rv != 0 && rv != HASP_ENOENT) {
         turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
     } else if (!recovery->is_empty) {
+        /* With entries in the log the founding is complete, whatever the record
+         * of it says. */
         startup_begin(node, &recovery->start, recovery);
     } else if (rv == HASP_ENOENT) {
         startup_when_due(node, turn_now());
     } else {
+        /* The cluster's id is derived from the founders: with other ones this
+         * node would complete another cluster than the rest. */
         if (!founding_is_same(founding)) {
             turn_fail(&node->turn, HASP_NODE_CONFIG,
                       "cluster.member or cluster.name was changed while the "

@@ -72,6 +72,8 @@ int web_open(struct web *web, const char *address, char why[HASP_WHY_SIZE])
     bool is_secure = node->options.tls_http != HASP_NODE_TLS_OFF;
     uint32_t connections = most_connections(is_secure ? 3 : 1);
     CHECK(web->http == NULL);
+    /* With TLS an HTTP connection needs three descriptors: its own and a pair
+     * to the library. */
     struct http_limits limits = {.connections = connections,
                                  .per_address = connections / 4,
                                  .body_size = node->options.limits.request_size,
