@@ -23,6 +23,8 @@ void address_format(const struct sockaddr *from,
     } else if (from->sa_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
         port = ntohs(v6->sin6_port);
+        /* On a dual-stack socket an IPv4 client has a mapped address: it must
+         * have one origin, whichever socket accepted it. */
         if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
             inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], host, sizeof host);
         } else {

@@ -50,6 +50,7 @@ int frame_parse(struct bytes input, uint32_t size_max,
     if (size > size_max || size > FRAME_SIZE_MAX) {
         return HASP_ETOOBIG;
     }
+    /* Only a length within its bounds is waited for. */
     if (input.size - FRAME_HEADER_SIZE < size) {
         return HASP_EMORE;
     }
@@ -149,6 +150,8 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     hello.to = reader_u64(&reader);
     bool is_understood = frame_common_version(&hello.versions,
                                               &frame_versions_spoken) != 0;
+    /* The layout of the rest is that of another version; the fields so far
+     * suffice to refuse it with both versions named. */
     if (!is_understood && reader_ok(&reader, false)) {
         *ret = hello;
         return 0;
@@ -234,6 +237,8 @@ int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
     }
     for (uint32_t i = 0; i < forward.count; i++) {
         struct bytes argument = reader_run(&reader);
+        /* A first pass without arguments checks the frame and counts them,
+         * before room for them is taken. */
         if (forward.argument != NULL) {
             forward.argument[i] = argument;
         }
@@ -303,6 +308,7 @@ int frame_get_closed(struct bytes body, uint64_t *ret_conn, bool *ret_is_quiet,
     uint64_t conn = reader_u64(&reader);
     uint8_t is_quiet = reader_u8(&reader);
     uint32_t count = reader_u32(&reader);
+    /* The count is compared with the bytes that are left before it is used. */
     if (!reader_ok(&reader, false) || is_quiet > 1 ||
         count > FRAME_SESSION_MAX ||
         reader_left(&reader) != (size_t)count * 8) {

@@ -210,6 +210,8 @@ static void look_for_presence(struct http *http)
     http->presence_ms = now_ms(http) + PRESENCE_MS;
     LIST_FOR (struct guest, guest, &http->asking, in_http) {
         http->presence[count++] = (struct pollfd){
+            /* The library watches a connection that is not suspended; poll()
+             * ignores -1. */
             .fd = guest->exchange->is_suspended ? guest->fd : -1,
             .events = POLLRDHUP};
     }
@@ -345,6 +347,8 @@ static void prepare_cb(uv_prepare_t *prepare)
     if (!list_is_empty(&http->asking)) {
         due_ms = u64_min(due_ms, http->presence_ms);
     }
+    /* A resumed connection produces no event of the descriptor, so the library
+     * has to run in this turn. */
     if (http->has_resumed) {
         due_ms = 0;
     }
@@ -390,6 +394,8 @@ static void connection_cb(void *data, struct MHD_Connection *connection,
     guest->fd = MHD_get_connection_info(connection,
                                         MHD_CONNECTION_INFO_CONNECTION_FD)
                     ->connect_fd;
+    /* With TLS the library's peer is this process; the client's address is
+     * known to the bridge. */
     if (http->front != NULL) {
         know_by_front(http, guest);
     } else {
@@ -436,6 +442,8 @@ static void completed_cb(void *data, struct MHD_Connection *connection,
     if (exchange->is_told) {
         http->handler.on_end(http->handler.data, exchange);
     }
+    /* A connection that is being closed stays in its list until the library
+     * reports its end. */
     if (!exchange->has_gone) {
         guest->since_ms = now_ms(http);
         list_remove(&guest->in_http);
@@ -574,6 +582,8 @@ static ssize_t http_read_cb(void *data, uint64_t at, char *to, size_t size)
         return MHD_CONTENT_READER_END_OF_STREAM;
     }
     exchange->is_suspended = true;
+    /* Without this the library would call again at once, and spin until there
+     * are bytes. */
     MHD_suspend_connection(exchange->connection);
     return 0;
 }
@@ -642,6 +652,8 @@ static enum MHD_Result http_begin(struct http_exchange *exchange,
         return queue_response(exchange);
     }
     if (head.has_body && http->handler.on_head != NULL) {
+        /* Before the body is received, so that a request that is refused in any
+         * case is not buffered. */
         uint32_t max = http->handler.on_head(http->handler.data, exchange);
         exchange->body_max = max < exchange->body_max ? max
                                                       : exchange->body_max;
@@ -854,6 +866,8 @@ int http_open(uv_loop_t *loop, const char *host, uint16_t port,
     http->poll.data = http;
     http->prepare.data = http;
     http->timer.data = http;
+    /* The library's own epoll descriptor becomes readable when any of its
+     * connections is. */
     CHECK(uv_poll_start(&http->poll, UV_READABLE, http_poll_cb) == 0);
     listen_on(http, loop, fd, context);
     CHECK(uv_prepare_start(&http->prepare, prepare_cb) == 0);

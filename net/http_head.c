@@ -92,6 +92,8 @@ static const char *http_head_ambiguity(const struct head_reading *reading)
             return text;
         }
     }
+    /* Two lengths of one body are how requests are smuggled past a proxy (RFC
+     * 9112, 6.3). */
     return reading->count[1] + reading->count[2] > 1
                ? "a request cannot have both Content-Length and "
                  "Transfer-Encoding"

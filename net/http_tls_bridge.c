@@ -185,6 +185,8 @@ http_tls_bridge_on_accept(void *data, const char *address,
     struct bridge *bridge = memory_new(sizeof *bridge);
     (void)ret_refusal;
     address_origin(address, bridge->origin);
+    /* The oldest one that waits is closed, so that connections without a
+     * handshake cannot exclude others. */
     http_tls_bridge_make_room(front, bridge->origin, front->per_origin);
     http_tls_bridge_make_room(front, NULL, front->connections);
     front->events.make_room(front->events.data, bridge->origin);

@@ -196,6 +196,7 @@ struct listener *listener_adopt(uv_loop_t *loop, int fd, const char *name,
     CHECK(uv_check_init(loop, &listener->check) == 0);
     CHECK(uv_timer_init(loop, &listener->timer) == 0);
     gate_open(&listener->gate, loop);
+    /* The listener is freed when as many handles have been closed. */
     listener->handle_count = 3 + GATE_HANDLES;
     listener->check.data = listener;
     listener->gate.check.data = listener;
@@ -296,6 +297,8 @@ static void take_connection(struct listener *listener, int fd,
     if (listener->may_get_rights) {
         rights_expect(fd);
     }
+    /* Before the connection is counted, so that other users cannot use up the
+     * connections of the admin socket. */
     if (is_door(listener) && !admin_socket_lets_in(fd)) {
         listener_refuse(
             listener, fd,

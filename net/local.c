@@ -39,6 +39,8 @@ static int remove_dead(const char *path)
         return errno;
     }
     int rv = connect(fd, (const struct sockaddr *)&address, sizeof address);
+    /* Only this error shows that nobody listens: a busy process gives EAGAIN,
+     * and its socket must stay. */
     bool is_dead = rv != 0 && errno == ECONNREFUSED;
     close(fd);
     if (!is_dead) {

@@ -238,6 +238,8 @@ static void refuse_hello(struct peer_link *link,
                   : error == HASP_ENOENT ? REFUSAL_STRANGER
                                          : REFUSAL_OTHER;
     }
+    /* If the other side is too old, check_levels() has sent it the levels
+     * instead. */
     if (error != HASP_ETOOOLD) {
         frame_put_refused(stream_output(&link->stream), refusal,
                           bytes_of_text(why));
@@ -304,6 +306,7 @@ static int check_ids(const struct peer_link *link,
                  "it claims to be node %" PRIu64 ", which is this node",
                  hello->from);
     } else if (link->is_dialled && hello->from != link->id) {
+        /* A wrong address must not make one node count as another. */
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " answers at the address of node %" PRIu64,
                  hello->from, link->id);
@@ -337,6 +340,8 @@ static int check_levels(struct peer_link *link, const struct frame_hello *hello,
              is_other ? "that node" : "this node",
              is_other ? hello->feature_level : own.feature_level,
              is_other ? own.cluster_level : hello->cluster_level);
+    /* The side that dialled learns by this answer that it is the one to be
+     * upgraded. */
     if (is_other && !link->is_dialled) {
         put_levels(link, &own);
     } else if (!is_other && link->is_dialled) {
@@ -604,6 +609,8 @@ static void peer_link_take_frame(struct peer_link *link, enum frame_type type,
         }
         return;
     }
+    /* A newer frame on a link of an older version would be read differently by
+     * the two sides. */
     if (frame_since(type) > link->version) {
         peer_link_refuse(
             link,
@@ -665,6 +672,8 @@ static void peer_link_bytes_cb(struct stream *stream)
         stream_consume(stream, used);
     }
     if (must_answer) {
+        /* A PONG that waited for the next turn would be counted as time of the
+         * network. */
         stream_flush(stream);
     }
 }

@@ -394,6 +394,8 @@ static struct stream *peers_accept_cb(void *data, const char *address,
     struct peers *peers = data;
     (void)address;
     (void)ret_refusal;
+    /* Connections that do not greet have a bound of their own, and the oldest
+     * goes first: they cannot exclude a member. */
     if (peers->stranger_count == PEER_STRANGER_MAX) {
         drop_oldest_stranger(peers);
     }
@@ -429,6 +431,8 @@ static void peers_timer_cb(uv_timer_t *timer)
     if (peers->is_closing) {
         return;
     }
+    /* After a stall of this process the silence of others is its own: they get
+     * time to be heard. */
     if (now_ms > peers->wake_ms + STALL_MS) {
         peers->grace_ms = now_ms + STALL_GRACE_MS;
     }

@@ -119,6 +119,7 @@ static int resp_parse_parse_length(struct bytes input, size_t at,
         if (i - first > 1 && data[first] == '0') {
             return HASP_EPROTO;
         }
+        /* Before the number can overflow. */
         if (i - first > LENGTH_DIGITS_MAX) {
             return HASP_ETOOBIG;
         }
@@ -201,6 +202,8 @@ static int parse_size(struct scan *scan)
     if (length > (int64_t)scan->limits.argument_size_max) {
         return resp_parse_refuse(scan, HASP_ETOOBIG, "argument too big");
     }
+    /* The length is refused before its bytes are waited for, so nothing is
+     * buffered for it. */
     if (next + (size_t)length + 2 > scan->limits.request_size_max) {
         return resp_parse_refuse(scan, HASP_ETOOBIG, "request too big");
     }
@@ -233,6 +236,8 @@ static int resp_parse_parse_arguments(struct scan *scan)
                                      "expected CRLF after an argument");
         }
         parser->count++;
+        /* Recorded, so that a request that arrives in parts is not parsed again
+         * from its start (that would be quadratic). */
         parser->parsed = end + 2;
         parser->state = STATE_SIZE;
     }
@@ -449,6 +454,7 @@ int resp_parse(struct resp_parser *parser, struct bytes input,
         *ret_why = scan.why;
         return error;
     }
+    /* Only now: while the request was incomplete, its input could move. */
     borrow_arguments(parser, base);
     ret_request->argument = parser->arguments;
     ret_request->count = parser->count;

@@ -68,6 +68,7 @@ static int resp_reply_read_line(struct reply_scan *scan, struct bytes *ret_line)
     const uint8_t *from = scan->input.data + start;
     const uint8_t *end = look > 0 ? memchr(from, '\r', look) : NULL;
     if (end == NULL) {
+        /* A peer that sends no line end must not be buffered for ever. */
         return left < RESP_REPLY_LINE_MAX ? HASP_EMORE : HASP_ETOOBIG;
     }
     size_t size = (size_t)(end - from);
@@ -206,6 +207,7 @@ static int parse_aggregate(struct reply_scan *scan, uint8_t type)
         return 0;
     }
     uint64_t elements = (uint64_t)length * (type == '%' ? 2 : 1);
+    /* The levels are on a stack of fixed size, not in recursion. */
     if (elements > scan->value_max || scan->depth == RESP_REPLY_DEPTH_MAX) {
         return HASP_ETOOBIG;
     }
@@ -291,6 +293,7 @@ const struct resp_value *resp_find(const struct resp_reply *reply, uint32_t at,
             bytes_equal(name->bytes, wanted)) {
             return value;
         }
+        /* A value can be nested: its span skips all of it. */
         i += name->span + value->span;
     }
     return NULL;

@@ -120,6 +120,7 @@ int stream_connect(struct stream *stream, uv_loop_t *loop, const char *host,
     snprintf(stream->address, sizeof stream->address,
              strchr(host, ':') != NULL ? "[%.40s]:%u" : "%.48s:%u", host,
              (unsigned)port);
+    /* A numeric address needs no resolver, which can hang for seconds. */
     if (uv_ip4_addr(host, port, (struct sockaddr_in *)&target->numeric) == 0 ||
         uv_ip6_addr(host, port, (struct sockaddr_in6 *)&target->numeric) == 0) {
         try_address(stream);
@@ -396,6 +397,8 @@ void stream_take_in(struct stream *stream, struct bytes bytes)
     if (!stream->is_paused) {
         stream_deliver(stream);
     }
+    /* The memory of 'arrived' is borrowed until this function returns, so what
+     * the owner left is copied. */
     struct bytes left = stream->arrived;
     stream->arrived = (struct bytes){NULL, 0};
     if (!stream->is_closing) {
@@ -436,6 +439,9 @@ void stream_keep_reading(struct stream *stream)
             stream->is_reading = false;
         }
     } else if ((unread <= max / 2 && !is_full) || stream->closes_when_flushed) {
+        /* A stream that closes when it is flushed reads and discards: unread
+         * input would make the kernel reset the connection, and the last answer
+         * would be lost. */
         int error = uv_read_start((uv_stream_t *)&stream->tcp, alloc_cb,
                                   stream_read_cb);
         stream->is_reading = error == 0;
@@ -513,6 +519,7 @@ bool stream_read(struct stream *stream)
     }
     stream_take(stream, memory, size != 0 ? size : UV_EOF);
     stream_give_back(memory);
+    /* A full read means that more can be waiting in the kernel. */
     return size == STREAM_READ_SIZE;
 }
 
@@ -648,6 +655,8 @@ void stream_send_output(struct stream *stream)
         output_is_empty(stream);
         return;
     }
+    /* The buffers change places: libuv needs the bytes in place until
+     * write_cb(), while the owner continues to write. */
     struct buffer rest = *output;
     *output = stream->in_flight;
     stream->in_flight = rest;
@@ -679,6 +688,7 @@ static void write_cb(uv_write_t *request, int status)
     } else {
         output_is_empty(stream);
     }
+    /* The calls above can have closed the stream, or begun another write. */
     if (stream->events->on_drained != NULL && !stream->is_closing &&
         !stream->is_writing) {
         stream->events->on_drained(stream);
@@ -793,6 +803,8 @@ static void close_after(struct stream *stream, const char *reason,
 static void stream_timer_cb(uv_timer_t *timer)
 {
     struct stream *stream = timer->data;
+    /* One timer serves all states of a stream, each of which has one deadline
+     * at most. */
     if (stream->is_closing) {
         close_handles(stream);
     } else if (stream->closes_when_flushed) {

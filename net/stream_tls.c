@@ -254,6 +254,8 @@ static void stream_tls_step(struct stream_tls *stream_tls)
     if (stream->is_closing || stream->closes_when_flushed) {
         return;
     }
+    /* Moved out, so that no step below can change the bytes that are being
+     * read. */
     struct buffer held = stream_tls->held;
     stream_tls->held = (struct buffer){0};
     int error = tls_feed(stream_tls->tls, buffer_bytes(&held));
@@ -302,6 +304,7 @@ static void take_plain(struct stream_tls *stream_tls, struct bytes bytes)
     bool may_be_plain = stream_tls->may_be_plain;
     stream->stream_tls = NULL;
     stream_tls_free(stream_tls);
+    /* It was the deadline of the first byte. */
     uv_timer_stop(&stream->timer);
     if (!may_be_plain) {
         if (refusal != NULL) {
@@ -360,6 +363,8 @@ void stream_tls_take(struct stream *stream, struct bytes bytes)
             take_plain(stream_tls, bytes);
             return;
         }
+        /* OpenSSL's memory is taken only once a connection has shown the first
+         * byte of TLS. */
         stream_tls->tls = tls_new(stream_tls->context, true, 0);
         if (stream_tls->may_be_plain) {
             start_clock(stream_tls);

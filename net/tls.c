@@ -79,6 +79,8 @@ struct tls *tls_new(struct tls_context *context, bool is_server, uint64_t node)
 {
     struct tls *tls = memory_new(sizeof *tls);
     CHECK(pthread_once(&bytes_once, make_method) == 0);
+    /* A reload replaces the context; this connection keeps the one that it
+     * began with. */
     tls->context = tls_context_ref(context);
     tls->node = node;
     tls->is_server = is_server;
@@ -142,6 +144,8 @@ static int check_identity(struct tls *tls, X509 *certificate)
         rv = HASP_ECERT;
     }
     if (rv != 0) {
+        /* A name that was refused must not be taken for the peer's identity
+         * later. */
         *name = (struct tls_name){.role = TLS_NOBODY};
         return rv;
     }

@@ -29,6 +29,8 @@ static int find_name(X509 *certificate, struct tls_name *ret_name)
         if (error == HASP_ENOENT) {
             continue;
         }
+        /* With two names the checker and the user of the certificate could
+         * disagree on whose it is. */
         rv = rv == HASP_ENOENT ? error : HASP_EEXIST;
     }
     GENERAL_NAMES_free(names);

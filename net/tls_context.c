@@ -123,6 +123,8 @@ static int load_cas(const struct context_loading *loading)
     BIO_free(bio);
     bool is_whole = is_at_end();
     ERR_clear_error();
+    /* During a change of CA the file has two: a truncated one would silently
+     * lack the second. */
     if (count > 0 && !is_whole) {
         return tls_context_refuse(
             loading, "the CA '%.300s' is truncated or damaged", path);
@@ -260,6 +262,8 @@ static int check_own(const struct context_loading *loading)
     context->certificate_until = tls_seconds_of(X509_get0_notAfter(own));
     snprintf(whose, sizeof whose, "the certificate '%.250s'",
              loading->files->certificate);
+    /* A certificate that others would refuse is refused at the start, not at
+     * the first connection. */
     int rv = check_chain(loading, own);
     rv = rv ?: tls_check_name(context, own, whose, true, &name, loading->why);
     if (rv == 0 && name.role == TLS_USER) {

@@ -65,6 +65,7 @@ int tls_name_parse(struct bytes uri, struct tls_name *ret_name)
         is_fine = take_word(at, name.user);
     } else if (tls_name_skip(&at, "/node/")) {
         name.role = TLS_NODE;
+        /* One node has one spelling: 007 is not node 7. */
         is_fine = at.size > 0 && at.data[0] != '0' &&
                   bytes_to_u64(at, &name.node);
     } else {
