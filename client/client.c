@@ -98,6 +98,8 @@ static int client_wait_for_news(struct client *client, uint64_t until_ns)
     struct transport *transport = &client->transport;
     cluster_conn_turn(conn, client_clock_read());
     transport_turn(transport, conn, NULL);
+    /* The turn can have ended the request, if its time is over; poll() would
+     * then wait for nothing. */
     if (client->is_done) {
         return 0;
     }
@@ -186,6 +188,8 @@ int client_ask(struct client *client, const struct query *query,
     while (!client->is_done) {
         if (client_wait_for_news(client, UINT64_MAX) == HASP_EINTR) {
             client_request_cancel(&client->conn, &client->ask);
+            /* The answer can still arrive: on this connection it would be taken
+             * for that of the next request. */
             cluster_conn_drop(&client->conn, NULL, client_clock_read());
             client->code[0] = '\0';
             snprintf(client->why, sizeof client->why, "interrupted");
@@ -203,6 +207,8 @@ int client_wait_push(struct client *client, uint64_t deadline_ns)
 {
     client->is_done = false;
     for (;;) {
+        /* A push can have arrived with the previous answer, before this wait
+         * began. */
         if (client->is_pushed) {
             client->is_pushed = false;
             return 0;

@@ -215,6 +215,8 @@ int asking_judge(struct cluster_conn *conn, struct client_request *ask)
                                 ? OUTCOME_UNKNOWN
                                 : OUTCOME_UNREACHABLE);
     }
+    /* The table is in the order of importance: one attempt that may have been
+     * executed outweighs any number that were refused. */
     while ((ask->seen & 1u << ends[i].outcome) == 0) {
         i++;
         CHECK(i < sizeof ends / sizeof ends[0]);
@@ -245,6 +247,8 @@ void client_request_take_refused(struct cluster_conn *conn,
         if (member != NULL && (ask->member != member || ask->is_apart)) {
             continue;
         }
+        /* An earlier attempt may have been executed: the outcome stays unknown,
+         * and the request is repeated. */
         if (client_request_is_open_still(conn, ask)) {
             client_request_count(ask, OUTCOME_UNKNOWN);
         } else {

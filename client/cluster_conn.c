@@ -373,6 +373,8 @@ static bool is_of_cluster(struct cluster_conn *conn, struct lease_clock now)
         cluster_conn_note(conn, "is a node of another cluster (%s, not %s)",
                           conn->cluster, known);
     }
+    /* Reported once for each endpoint (then it is CLUSTER_STRANGER_STILL),
+     * since the client tries it again and again. */
     if (view == CLUSTER_STRANGER) {
         snprintf(text, sizeof text,
                  "%.100s is a node of another cluster (%s, not %s); it is "
@@ -642,6 +644,8 @@ static void send_all(struct cluster_conn *conn, struct lease_clock now)
         }
         if (is_too_late(ask, now.monotonic_ns)) {
             client_request_give_up(conn, ask);
+            /* A caller that is notified can begin and cancel requests, so that
+             * 'node' may be gone: start again. */
             node = conn->asks.next;
             continue;
         }
@@ -673,6 +677,8 @@ static uint64_t next_ns(const struct cluster_conn *conn)
     bool is_open = conn->state == CLUSTER_CONN_OPEN;
     LIST_FOR (const struct client_request, ask, &conn->asks, in_asker) {
         next_ns = u64_min(next_ns, ask->deadline_ns);
+        /* A request that cannot be sent yet must not wake the loop, which would
+         * do nothing and spin. */
         if (is_open && !cluster_conn_member_holds_up(ask) &&
             (!ask->blocks || may_block(conn))) {
             next_ns = u64_min(next_ns, ask->not_before_ns);

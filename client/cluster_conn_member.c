@@ -127,6 +127,8 @@ void cluster_conn_set_session(struct cluster_conn_member *member,
 {
     struct cluster_conn *conn = member->conn;
     conn->now = now;
+    /* An attach of the previous session can be in flight; its answer must not
+     * count for this one. */
     client_request_cancel(conn, &member->attach);
     member->is_attached = false;
     member->refusals = 0;

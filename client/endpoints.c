@@ -90,6 +90,8 @@ int endpoint_parse(const char *text, size_t size, struct endpoint *ret_endpoint,
         return endpoints_refuse(text, size, "the host is empty or too long",
                                 why);
     }
+    /* Characters that a URL or a list has: a mistake is reported here, not as
+     * an unknown host. */
     for (size_t i = 0; i < host.size; i++) {
         if (strchr(NO_HOST, host.data[i]) != NULL) {
             return endpoints_refuse(text, size, "no host has such characters",

@@ -134,6 +134,8 @@ static int fence_file_create(const char *path)
     if (!fence_file_write_all(fd, bytes, sizeof bytes, 0) || fsync(fd) != 0) {
         error = of_errno("write", aside);
     } else if (link(aside, path) != 0 && errno != EEXIST) {
+        /* link(), unlike rename(), does not replace a file that another process
+         * made meanwhile, with its mark. */
         error = of_errno("make", path);
     }
     close(fd);
@@ -163,6 +165,8 @@ static int lock_file(struct hasp_fence *fence)
     if (atomic_load(&fence->inside) == gettid()) {
         return why_set(HASP_EINVALID, "this thread is inside already");
     }
+    /* flock() belongs to the open file, which all threads share; among threads
+     * only the mutex excludes. */
     pthread_mutex_lock(&fence->mutex);
     while (flock(fence->fd, LOCK_EX) != 0) {
         if (errno != EINTR) {
@@ -264,6 +268,7 @@ int hasp_fence_open(const char *path, struct hasp_fence **ret_fence)
         error = fence_file_check_file(fence);
     }
     if (error == 0) {
+        /* Read under the lock: another process could be writing the mark. */
         error = lock_file(fence);
     }
     if (error == 0) {

@@ -150,6 +150,8 @@ static int link_init(struct link *link, const struct link_key *key)
         return error;
     }
     link->conn.known = known;
+    /* Each process starts at another endpoint, or all would choose the first of
+     * the same list. */
     cluster_conn_begin_at(&link->conn, (uint32_t)(seed >> 33));
     transport_init(&link->transport, &link->conn, key->shown);
     list_init(&link->in_links);
@@ -189,6 +191,7 @@ static int make_link(const struct link_key *key,
         link_free(link);
         return error;
     }
+    /* Only a link that has started is found by others. */
     if (!key->is_own && registry.is_shared) {
         list_push_back(&registry.links, &link->in_links);
     }

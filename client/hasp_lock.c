@@ -203,6 +203,8 @@ int hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
     struct hasp_acquire_options all;
     struct lease_clock now;
     struct waiting wait;
+    /* After a fork the hold is a copy of the parent's, and its mutex may be
+     * locked for ever: nothing of it is read. */
     if (hold != NULL && session_check_process(hold->session) != 0) {
         return HASP_EFORKED;
     }
@@ -397,6 +399,8 @@ int hasp_admit(struct hasp_session *session, const char *resource,
     query_text(&query, resource);
     query_number(&query, token);
     int error = lock_ask(session, &query, true, &number);
+    /* The token is older than one that the resource has seen: its holder has
+     * lost the lock (rule 11). */
     if (error == 0 && number != 1) {
         return why_set(HASP_ESTALE,
                        "a higher token than %llu has been seen "

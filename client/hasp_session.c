@@ -109,6 +109,8 @@ int session_init(struct hasp_session *session,
     fsm->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms
                                                : TIMEOUT_DEFAULT_MS;
     fsm->alive_ms = options->alive_ms;
+    /* Before the link's thread sees the session, which at 0 would look
+     * abandoned. */
     session_fsm_alive(fsm, client_clock_read());
     list_push_back(&session->link->sessions, &session->in_link);
     session_unlock(session);
@@ -228,6 +230,9 @@ static bool open_on_link(const struct hasp_options *options, int *ret_error,
         *ret_session = session;
         return false;
     }
+    /* The node's limit of sessions per connection is reached: no further
+     * session joins this link. If it has no others, another link would not
+     * help. */
     bool is_full = *ret_error == HASP_EFULL &&
                    strncmp(why, full, sizeof full - 1) == 0 &&
                    link_fill(session->link);
@@ -475,6 +480,8 @@ bool hasp_event_next(struct hasp_session *session, struct hasp_event *ret_event)
     }
     session_lock(session);
     struct event_node *node = session_fsm_take_event(&session->fsm);
+    /* Under the mutex: an event that arrives after the check makes the
+     * descriptor readable again. */
     if (list_is_empty(&session->fsm.events) && session->event_fd >= 0) {
         (void)eventfd_read(session->event_fd, &count);
     }

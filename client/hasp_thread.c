@@ -134,6 +134,8 @@ static void thread_wait_for_news(struct link *link, struct poll_set *set)
         ssize_t ignored = read(link->timer_fd, &ticks, sizeof ticks);
         (void)ignored;
     }
+    /* Callers change the link while poll() waits without the mutex; what they
+     * began is seen in the next turn, since they wake the thread. */
     pthread_mutex_lock(&link->mutex);
     if (ready <= 0) {
         return;
@@ -178,6 +180,8 @@ static void *thread_run(void *data)
     bool is_alone = false;
     pthread_mutex_lock(&link->mutex);
     while (!link->is_stopping) {
+        /* Read before the turn: whatever is begun after this wakes the thread
+         * again. */
         link->seen_count = atomic_load(&link->wake_count);
         link_turn(link, client_clock_read());
         is_alone = free_orphans(link);
@@ -323,6 +327,8 @@ int call_wait_end(struct waiting *wait, int error)
     }
     if (error == 0) {
         session->link->driver->drive(session->link);
+        /* The mutex is held from the start of the call, so the end cannot be
+         * missed. */
         while (!wait->has_ended) {
             pthread_cond_wait(&wait->end, &session->link->mutex);
         }

@@ -174,6 +174,8 @@ static void driver_look_up(struct loop_link *in,
     int code = UV_ENOMEM;
     if (lookup != NULL) {
         lookup->in = in;
+        /* The connection can be given up meanwhile; an address that arrives
+         * late for an earlier one is ignored. */
         lookup->number = in->link.transport.number;
         lookup->resolve.data = lookup;
         code = uv_getaddrinfo(in->loop, &lookup->resolve, on_resolved,
@@ -193,6 +195,8 @@ static void follow_asker(struct loop_link *in)
 {
     struct transport *transport = &in->link.transport;
     struct cluster_conn *conn = &in->link.conn;
+    /* An attempt that fails at once moves on to the next endpoint: the loop
+     * follows until one is under way. */
     while (transport_is_late(transport, conn)) {
         stop_polling(in);
         transport_renew(transport, conn, NULL);
@@ -476,6 +480,7 @@ static void driver_tell(struct job *job)
     }
     if (job->is_open && call->error == 0) {
         uv->is_open = true;
+        /* hasp_uv_close() was called while OPEN was under way. */
         if (uv->is_closing) {
             session_set_interrupted(&uv->session);
         }
@@ -695,6 +700,8 @@ int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
     error = driver_begun(job,
                          session_begin(&uv->session, options, &job->wait.call));
     if (error != 0) {
+        /* The link already has handles in the program's loop: only closing ends
+         * them. */
         hasp_uv_close(uv, NULL, NULL);
         return error;
     }

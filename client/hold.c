@@ -33,6 +33,8 @@ struct hasp_hold *client_hold_new(struct session_fsm *fsm, size_t count)
         free(hold);
         return NULL;
     }
+    /* The room for the release is taken now, so that a lack of memory cannot
+     * keep a lock held. */
     hold->release = operation_room(fsm, count);
     if (hold->release == NULL) {
         free(hold->held);
@@ -88,6 +90,8 @@ bool grant_read(const struct resp_reply *reply, uint32_t at,
                             .first = reply_number(reply, at, "first"),
                             .count = reply_number(reply, at, "count"),
                             .as_of = reply_number(reply, at, "as_of")};
+    /* An answer without these is not a grant: a hold without a token would not
+     * be fenced (rule 11). */
     if (left == NULL || grant.token == 0 || grant.first == 0 ||
         grant.as_of == 0 ||
         (left->type != RESP_NULL && left->type != RESP_INTEGER)) {
@@ -385,6 +389,8 @@ void session_fsm_look(struct session_fsm *fsm, const struct hasp_hold *hold,
     uint64_t limit_ns = hold != NULL ? limit_left_ns(hold, now) : UINT64_MAX;
     bool is_lost = lease_check(lease, now) == LEASE_LOST;
     struct lease sure = *lease;
+    /* Without linger: until then the session is in jeopardy at most, and not
+     * lost (rule 8). */
     sure.linger_ns = 0;
     uint64_t most_ns = lease_promised_ns(lease);
     if (hold != NULL && hold->has_limit) {

@@ -122,6 +122,9 @@ enum cluster_view known_cluster_see(struct known_cluster *known,
     } else {
         view = has_shown(known, endpoint, ret_id) ? CLUSTER_STRANGER_STILL
                                                   : CLUSTER_STRANGER;
+        /* A restored or replaced cluster is accepted once all endpoints show it
+         * and no belief in the old one is left: no valid lease, no durable
+         * session. */
         set_shown(known, endpoint, ret_id);
         if (do_all_show(known, ret_id) && known->endless_count == 0 &&
             now_ns >= known->believed_until_ns) {

@@ -38,6 +38,7 @@ static void operation_free(struct operation *operation)
     if (operation->owner != NULL) {
         owner_put(operation->owner);
     }
+    /* A conversion borrows the caller's hold. */
     if (operation->kind != OPERATION_CONVERT && operation->hold != NULL) {
         client_hold_free(operation->hold);
     }
@@ -228,6 +229,8 @@ static int operation_begin(struct operation *operation, uint64_t deadline_ns)
     operation->call->operation = operation;
     if (operation->kind != OPERATION_RELEASE &&
         operation_is_behind(operation)) {
+        /* An earlier request of this owner has to be settled first. A release
+         * never waits for that, since it names its tokens (rule 17). */
         operation->step = STEP_PARKED;
         operation->look_ns = after_ms(operation->fsm, BEHIND_MS);
         return 0;
@@ -276,6 +279,8 @@ int session_fsm_acquire(struct session_fsm *fsm, const char *const *names,
         return HASP_ENOMEM;
     }
     operation->options = *options;
+    /* All memory of the hold is taken before the request is sent: a grant that
+     * cannot be stored would stay held. */
     operation->hold = client_hold_new(fsm, count);
     operation->owner = owner_take(&fsm->numbers, options->owner);
     if (options->value != NULL) {
@@ -369,6 +374,7 @@ int session_fsm_query(struct session_fsm *fsm, struct query *query,
         operation_write_number(operation, query);
     }
     operation->ask.query = *query;
+    /* The caller's query is moved only when nothing can fail any longer. */
     *query = (struct query){0};
     operation->ask.is_read = !is_change;
     operation->ask.deadline_ns = limit_ns(operation);
@@ -536,6 +542,8 @@ static void operation_hand_over(struct operation *operation)
     operation->owner = NULL;
     operation->hold = NULL;
     operation->call->hold = hold;
+    /* Belief counts from the sending of the request, not from the arrival of
+     * its answer (rules 1 and 16). */
     client_hold_begin(hold, operation->grants, operation->ask.sent);
     end_change(operation, 0, "");
 }
@@ -703,6 +711,7 @@ static void operation_withdrawn(struct operation *operation, int error,
         operation_end_refused(operation, error, why);
     } else if (is_granted && operation->is_interrupted && !is_convert) {
         operation_tell(operation, HASP_EINTR, "interrupted");
+        /* The caller no longer waits, so nobody would release the grant. */
         turn_into_release(operation);
     } else if (is_granted) {
         operation_granted(operation, false);

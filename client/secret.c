@@ -50,6 +50,8 @@ int secret_read(const char *path, char ret_secret[CLIENT_USER_SECRET_SIZE],
     close(fd);
     line[size > 0 ? size : 0] = '\0';
     line[strcspn(line, "\r\n")] = '\0';
+    /* The mode is that of the open file, not of the path, which could be
+     * replaced in between. A pipe has no mode of interest. */
     if (S_ISREG(info.st_mode) && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         snprintf(why, HASP_WHY_SIZE,
                  "'%s' has a secret that others can read (mode %03o): chmod "

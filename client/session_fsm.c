@@ -261,6 +261,7 @@ static bool session_fsm_renew(struct session_fsm *fsm,
     if (ttl_ms == 0) {
         return false;
     }
+    /* Counted from the sending of this heartbeat (rule 1). */
     lease_answered(&fsm->lease, ask->sent, ttl_ms,
                    reply_number(reply, 0, "linger_ms"));
     struct lease_clock now = fsm->conn->now;
@@ -312,6 +313,8 @@ static void opened_late(struct client_act *act,
         return;
     }
     act->credentials.session = session;
+    /* A session that nobody knows would count against limits until it expires,
+     * and a durable one for ever. */
     cluster_conn_adopt_session(&fsm->member, &act->credentials);
     ask->is_once = false;
     ask->done = closed_late;
@@ -384,6 +387,7 @@ static void session_fsm_opened(struct client_request *ask,
         end_act(act, session_fsm_error(fsm, end, act->call->why));
         return;
     }
+    /* The lease counts from the sending of OPEN (rule 1). */
     if (!session_fsm_renew(fsm, ask, end->reply)) {
         snprintf(act->call->why, sizeof act->call->why,
                  "the answer is not what was asked for");
@@ -679,6 +683,7 @@ void session_fsm_init(struct session_fsm *fsm, struct cluster_conn *conn)
     fsm->keep.data = fsm;
     fsm->keep.done = session_fsm_kept;
     fsm->keep.is_read = fsm->keep.is_urgent = true;
+    /* KEEP names session and secret, so it does not wait for an ATTACH. */
     fsm->keep.is_apart = true;
     holds_listing(fsm);
     request_numbers_init(&fsm->numbers);
@@ -700,6 +705,7 @@ void session_fsm_leave(struct session_fsm *fsm, struct lease_clock now)
 void session_fsm_done(struct session_fsm *fsm)
 {
     end_lease(fsm);
+    /* Before the holds, which conversions refer to. */
     operations_end(fsm, false);
     LIST_FOR_SAFE (struct client_act, act, &fsm->acts, in_machine) {
         session_fsm_act_free(act);

@@ -82,6 +82,7 @@ static int shown_read_files(const struct shown *shown,
         rv = tls_folder_load(shown->folder, &texts, shown->cluster,
                              &ret_reading->context, why);
     }
+    /* The key and the secret do not stay in freed memory. */
     if (all.size > 0) {
         explicit_bzero(all.data, all.size);
     }
@@ -273,6 +274,8 @@ bool shown_renew(struct shown *shown, char why[HASP_WHY_SIZE])
     if (error == 0 && !is_new) {
         shown->told[0] = '\0';
     } else if (is_new && !is_of_same_user(&reading, &shown->reading)) {
+        /* A session belongs to a user: as another one it would be refused, and
+         * lost. */
         is_new = false;
         shown_tell_refused(
             shown, "they belong to another user than the session's", why);

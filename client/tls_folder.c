@@ -69,6 +69,9 @@ static int read_file(int directory, const char *folder, const char *name,
                      bool is_key, struct buffer *text, char why[HASP_WHY_SIZE])
 {
     struct stat info;
+    /* All files come from one open directory, so that replacing the folder
+     * meanwhile does not mix two certificates. O_NONBLOCK: a FIFO of that name
+     * must not block the program. */
     int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {
         return 0;

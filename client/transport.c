@@ -183,6 +183,8 @@ static void connect_next(struct transport *transport, struct cluster_conn *conn,
             return;
         }
         code = errno;
+        /* connect() on a socket that does not block usually ends here; its
+         * outcome arrives with POLLOUT. */
         transport->is_connecting = code == EINPROGRESS;
         if (transport->is_connecting) {
             return;
@@ -279,6 +281,8 @@ static int connect_path(struct transport *transport, const char *path)
 const struct endpoint *transport_follow(struct transport *transport,
                                         struct cluster_conn *conn)
 {
+    /* The state machine has left the old connection; no byte of it may reach
+     * the new one. */
     transport_shut(transport);
     transport->number = conn->number;
     if (conn->state != CLUSTER_CONN_OPENING) {
@@ -396,6 +400,8 @@ static void transport_receive(struct transport *transport,
         cluster_conn_input(conn, buffer_bytes(plain), now);
         tell_let_in(transport, conn);
     }
+    /* The input can have ended this connection and begun another: its number is
+     * compared again before each step. */
     if (transport->number == conn->number && error != 0) {
         fail_tls(transport, conn, error);
     }
