@@ -141,6 +141,7 @@ static bool fields_take_text(struct reading *reading, struct bytes text)
     field_range(reading->field, &min, &max);
     if (reading->is_base64) {
         AUTO(buffer_done) struct buffer bytes = {0};
+        /* The size that counts is that of the decoded bytes. */
         bool is_good = base64_get(&bytes, text) && bytes.size >= min &&
                        bytes.size <= max;
         if (is_good) {
@@ -534,6 +535,8 @@ void fields_command(const struct fields *fields,
         words_put(out, words_at(credentials, 0));
         words_put(out, words_at(credentials, 1));
     }
+    /* A command's operands precede its options, whatever their order in the
+     * table. */
     for (int is_option = 0; is_option < 2; is_option++) {
         for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
             const struct field *field = &route->fields[i];

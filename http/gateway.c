@@ -117,6 +117,8 @@ static void take_reply(struct exchange *exchange,
     bool is_last = exchange->at + 1 == exchange->step_count;
     bool is_lease = route->kind == ROUTE_LEASE_TAKE ||
                     route->kind == ROUTE_LEASE_DROP;
+    /* Any error ends the exchange: the steps after it would be executed without
+     * a session or a user. */
     exchange->is_sent = false;
     if (value->type == RESP_ERROR) {
         struct problem problem;
@@ -264,6 +266,8 @@ static void put_first_steps(struct exchange *exchange,
         words_put(attach, words_at(credentials, 0));
         words_put(attach, words_at(credentials, 1));
     }
+    /* The answers to the steps so far are checked and not shown to the
+     * client. */
     exchange->first_own = exchange->step_count;
 }
 
@@ -345,6 +349,8 @@ static void open_connection(struct exchange *exchange)
         identity.fingerprint = who->fingerprint;
         identity.ca = who->ca;
     }
+    /* The end of a request does not show that its client is gone, so it does
+     * not start linger; the end of a presence stream does (rule 8). */
     bool is_brief = exchange->fields.route->kind != ROUTE_PRESENCE;
     exchange->conn = ++gateway->number | GATEWAY_CONN |
                      (is_brief ? CORE_CONN_BRIEF : 0);
