@@ -207,6 +207,8 @@ void apply_begin(struct lockfsm *fsm, const struct entry *command,
 {
     const struct begin_command *begin = command->begin;
     struct lockfsm_limits limits;
+    /* Before any refusal: the log's clock counts every BEGIN, and the next TIME
+     * names it as its base ("The rules of time"). */
     clock_begin(fsm, begin->base_index, begin->elapsed_ms);
     if (!read_limits(begin, &limits)) {
         entry_refuse(result, RESULT_BAD_ARGUMENT, "limit");

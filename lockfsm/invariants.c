@@ -59,6 +59,9 @@ static const char *check_holds(const struct lockfsm *fsm,
         if (hold->count == 0) {
             return "a hold with a count of 0";
         }
+        /* A token is derived from the index of its grant, so the tokens of a
+         * lock only increase; tokens of an earlier epoch are below the base
+         * (rule 21). */
         if (hold->token > lock->last_token ||
             (hold->token <= fsm->token_base
                  ? !may_be_of_former_life(hold->session)
@@ -123,6 +126,7 @@ static const char *invariants_check_wait(const struct lockfsm *fsm,
         return "a wait with a number of slots other than the lock's";
     }
     bool is_going = request_is_going(fsm, wait);
+    /* A wait that SWEEP has yet to end is exempt (request_is_going()). */
     if (!is_going && session_is_refused(fsm, wait->session)) {
         return "a wait of a session that is refused";
     }
@@ -214,6 +218,8 @@ static const char *check_queue(const struct lockfsm *fsm,
         if (wrong != NULL) {
             return wrong;
         }
+        /* Two waiting upgrades of one lock would be a deadlock, so there is at
+         * most one, at the head. */
         if (wait->is_upgrade && count > 1) {
             return "an upgrade after the head of the queue";
         }
@@ -327,6 +333,7 @@ static const char *invariants_check_mark(const struct lockfsm *fsm,
                    ? "half a mark"
                    : NULL;
     }
+    /* A mark binds only until a later HEARD (rule 15), which removes it. */
     if (session->mark_index <= session->heard_index ||
         session->mark_index > fsm->clock_index ||
         session->mark_quiet_ms > session->ttl_ms ||
@@ -506,6 +513,8 @@ static const char *invariants_check_session(const struct lockfsm *fsm,
         session->id > fsm->token_base + fsm->applied_index) {
         return "a session id out of its range";
     }
+    /* Rule 18: a durable session has no lease, and blacklisting ends it at
+     * once. */
     if (session->is_durable != (session->ttl_ms == 0) ||
         (session->is_durable &&
          (session->linger_ms != 0 || session->blacklist_index != 0))) {
@@ -632,6 +641,8 @@ static const char *check_uses(const struct lockfsm *fsm)
     if (!waits_are_by_age(fsm) || holds != fsm->uses.holds) {
         return "a wrong list of waits, or a wrong count of holds";
     }
+    /* Limits are checked against these running counts, not by counting
+     * again. */
     if (waits != fsm->uses.waits ||
         of_lock != fsm->uses.waits_of_lock.highest ||
         of_session != fsm->uses.waits_of_session.highest ||
@@ -811,6 +822,8 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
         }
     }
     HASH_FOR (const struct fence, fence, fsm->fences, by_resource) {
+        /* A token that nobody was granted would lock all later holders out of
+         * the resource. */
         if (!fence_may_have(fence->token,
                             fsm->token_base + fsm->applied_index)) {
             return "a fence has admitted a token that was never granted";

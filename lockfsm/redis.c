@@ -89,6 +89,8 @@ static bool check_keys(struct lockfsm *fsm, const struct redis_command *message,
     }
     for (uint32_t i = 0; i < message->key_count; i++) {
         const struct redis_key *key = &message->keys[i];
+        /* Entries come from a leader, but a damaged or foreign one must be
+         * refused alike by all nodes. */
         bool is_good = name_is_valid(key->name) && is_sound(key);
         for (uint32_t j = 0; j < i; j++) {
             is_good &= !bytes_equal(message->keys[j].name, key->name);
@@ -195,6 +197,8 @@ static struct session *open_for(struct lockfsm *fsm,
     if (count == 0) {
         return NULL;
     }
+    /* One session holds all keys of the entry, so one durable key makes it
+     * durable (rule 18). */
     if (terms.is_durable) {
         terms.asked_ms = 0;
         terms.ttl_ms = 0;

@@ -78,6 +78,8 @@ static bool acquire_look_up(struct lockfsm *fsm, struct acquisition *a,
     for (uint32_t i = 0; i < a->count; i++) {
         a->names[i] = message->names[i];
     }
+    /* A name that is listed twice would be granted twice, with two holds of one
+     * owner (rule 17). */
     if (has_name_twice(a)) {
         entry_refuse(result, RESULT_BAD_ARGUMENT, "duplicate name");
         return false;
@@ -139,6 +141,7 @@ static void acquire_grant(struct lockfsm *fsm, struct acquisition *a,
                                     ? a->locks[i]
                                     : lock_obtain(fsm, a->names[i]);
             struct hold_terms terms = a->terms.hold;
+            /* Before the grant: after it the lock is no longer free. */
             terms.has_barged = !lock_is_free(fsm, lock, terms.mode,
                                              terms.slots);
             tokens[i] = hold_grant(fsm, lock, a->session, &terms, 0)->token;
@@ -269,6 +272,8 @@ static bool is_over_limit(struct lockfsm *fsm, const struct acquisition *a,
     }
     struct quota more = {
         {[QUOTA_HOLDS] = new_count, [QUOTA_BYTES] = bytes_of_new(fsm, a)}};
+    /* A re-entry takes no new place and is never refused: its owner has to be
+     * able to continue until it releases. */
     return new_count > 0 &&
            (growth_is_refused(fsm, new_count + a->new_lock_count,
                               text_of_new(fsm, a), result) ||
@@ -356,6 +361,8 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
 {
     struct bytes cycle;
     CHECK(fsm->queued_index == first->wait_index);
+    /* A cycle is closed by its newest wait, so only a newcomer has to be
+     * checked, once all of its waits are queued. */
     if (deadlock_of_newcomer(fsm, first->waiter, &cycle)) {
         request_free(fsm, first);
         fsm->queued_index = 0;
@@ -419,6 +426,7 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
     } else if (is_over_limit(fsm, &a, result)) {
         return;
     } else if (acquire_is_free(fsm, &a) || may_barge(fsm, &a)) {
+        /* Limits come before: a grant and a wait both need a place. */
         acquire_grant(fsm, &a, result);
     } else if (!message->is_waiting) {
         result->code = not_acquired(fsm);

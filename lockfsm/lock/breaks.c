@@ -108,6 +108,8 @@ static bool find_meant(struct lockfsm *fsm, struct lock *lock,
     if (count > BREAK_LOOK_MAX) {
         return false;
     }
+    /* The work of an entry is bounded and counted, since every node does it
+     * while all its clients wait. */
     fsm->steps += count;
     LIST_EACH (node, is_by_session ? &session->holds : &lock->holds) {
         struct hold *hold = is_by_session
@@ -146,6 +148,8 @@ void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     uint64_t text = breaks_who(fsm, message->by).size + message->reason.size;
+    /* Checked for all holds before any is announced: the entry does all or
+     * nothing. */
     if (growth_is_refused(fsm, 0, meant.count * text, result)) {
         return;
     }

@@ -75,6 +75,8 @@ void claims_remove(struct lockfsm *fsm, struct hold *hold)
             continue;
         }
         holder_index_remove(&fsm->places, &claim->place);
+        /* The index holds the first claim of each ring; its successor takes the
+         * place. */
         if (next != claim) {
             struct place_key key = key_at(hold_of(next, which), which);
             holder_index_add(&fsm->places, &next->place, &key);

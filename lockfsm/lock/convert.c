@@ -59,6 +59,7 @@ static void upgrade_now(struct lockfsm *fsm, struct hold *hold,
         struct wait *wait = wait_queue(fsm, hold->lock, hold->session, terms);
         struct bytes cycle;
         bool is_deadlock = deadlock_of_newcomer(fsm, wait->waiter, &cycle);
+        /* The wait was queued only for the search. */
         wait_free(fsm, wait);
         fsm->queued_index = 0;
         if (is_deadlock) {
@@ -100,6 +101,7 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
         return;
     }
     const struct wait *first = LIST_FIRST(&lock->queue, struct wait, in_lock);
+    /* Each of two upgrading readers would wait until the other has released. */
     if (first != NULL && first->is_upgrade) {
         entry_refuse(result, RESULT_DEADLOCK,
                      "another holder waits to upgrade");
@@ -138,6 +140,8 @@ void apply_convert(struct lockfsm *fsm, const struct entry *command,
         entry_refuse(result, RESULT_BAD_ARGUMENT, "a slot cannot be converted");
         return;
     }
+    /* The holder has acted, so a break that is pending is dropped; a refused
+     * request does not count. */
     (void)hold_object(fsm, hold, (struct bytes){NULL, 0});
     if ((hold->mode == LOCK_EXCLUSIVE) == is_up) {
         result->token = hold->token;

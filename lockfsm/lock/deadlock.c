@@ -115,6 +115,8 @@ static bool walk_queue(struct lockfsm *fsm, const struct wait *wait,
             !edge(data, ahead->waiter, wait, is_one_of_many)) {
             return false;
         }
+        /* That waiter's own edges lead to the rest of the queue, so that a long
+         * queue is not walked once for each of its waiters. */
         if (waits_for_all_ahead(fsm, ahead)) {
             return true;
         }
@@ -262,6 +264,8 @@ static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
     deadlock_spend(&fsm->edges_left, search);
     search->is_reducing = true;
     search->step_count = 0;
+    /* The reduction has a budget of its own in each entry; if it is used up,
+     * the wait is queued (a search that was given up reports no deadlock). */
     search->step_max = (uint32_t)fsm->reductions_left;
     while (has_changed) {
         has_changed = false;
@@ -359,6 +363,8 @@ static struct bytes deadlock_describe(struct lockfsm *fsm,
     for (uint32_t slot = reaching->cycle_from; slot != 0;
          slot = search->nodes[slot].parent) {
         at--;
+        /* The path is found from its end; only its first part is shown, however
+         * long the cycle is. */
         if (at < shown_max) {
             path[at] = &search->nodes[slot];
         }
@@ -439,6 +445,8 @@ bool deadlock_found(struct lockfsm *fsm, struct waiter *waiter,
     add_node(search, waiter, 0, NULL);
     struct reaching reaching = {.search = search};
     bool is_found = search_all(fsm, &reaching) && reaching.is_cycle &&
+                    /* With slots a cycle is not yet a deadlock, since any one
+                     * of the holders can give way: the graph is reduced. */
                     (!search->has_slots || is_left_over(fsm, search));
     if (!is_found && search->step_count > search->step_max) {
         tell_given_up(fsm, waiter);

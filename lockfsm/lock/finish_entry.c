@@ -30,6 +30,8 @@ static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
         hold_upgrade(fsm, own, wait->wait_index);
         return own->token;
     }
+    /* A request for several locks can name one that its owner holds already,
+     * and an owner has one hold of a lock (rule 17). */
     if (own != NULL) {
         hold_enter_again(fsm, own);
         wait_tell_ended(fsm, wait, "re-entered");

@@ -54,6 +54,8 @@ static void holder_index_grow(struct holder_index *places)
             places->buckets, (size_t)places->room * sizeof *places->buckets);
     }
     uint32_t added = places->bucket_count;
+    /* Linear hashing: one bucket moves with each growth, so no single entry
+     * pays for all. */
     struct holder_place **from = bucket_at(places, added);
     struct holder_place *place = *from;
     *from = places->buckets[added] = NULL;

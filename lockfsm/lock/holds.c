@@ -71,6 +71,7 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
     }
     list_push_back(&hold->lock->holds, &hold->in_lock);
     hold->lock->hold_count++;
+    /* After the count: the edge depends on how many slots are free. */
     lock_move_edge(hold->lock);
     fsm->uses.holds++;
     list_push_back(&hold->session->holds, &hold->in_session);
@@ -82,6 +83,8 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
 
 void hold_free(struct lockfsm *fsm, struct hold *hold)
 {
+    /* Before the hold is unlinked: the record's key has the lock and the
+     * session. */
     record_gone(fsm, &hold->stored);
     user_gives(hold->session->user, QUOTA_HOLDS, 1);
     user_gives(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
@@ -129,6 +132,8 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
     hold->first_token = hold->token;
     hold->granted_index = fsm->log_index;
     hold_link(fsm, hold);
+    /* A lock's tokens never decrease: this is what a fenced resource relies on
+     * (rule 11). */
     CHECK(lock->last_token <= hold->token);
     lock->mode = terms->mode;
     lock->last_token = hold->token;

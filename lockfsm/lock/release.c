@@ -55,6 +55,7 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
     uint64_t released = 0;
     for (size_t i = 0; i < message->name_count; i++) {
         uint64_t token = message->token_count > 0 ? message->tokens[i] : 0;
+        /* All names were checked above: a bad one refuses the whole request. */
         released += release_one(fsm, session, message->names[i], token, &left);
     }
     if (message->name_count > 1 || message->is_counting) {
@@ -157,6 +158,7 @@ void apply_note(struct lockfsm *fsm, const struct entry *command,
     if (note_is_over_limit(fsm, lock, message->text.size, result)) {
         return;
     }
+    /* The old note is credited to its own author, which can be another user. */
     payers_count(fsm, &lock->stored, lock->name, user_gives);
     pool_drop(&fsm->pool, &lock->note);
     lock->note = pool_copy(&fsm->pool, message->text);

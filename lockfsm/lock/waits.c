@@ -137,6 +137,8 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
     lock->waits_by_mode[wait->mode]++;
     list_push_back(&wait->session->waits, &wait->in_session);
     wait->session->wait_count++;
+    /* SWEEP continues at the first wait from recheck_from on: this one, if
+     * there was none. */
     if (wait->session->recheck_serial != 0 &&
         wait->session->recheck_at == NULL &&
         wait->serial >= wait->session->recheck_from) {
@@ -197,6 +199,7 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     fsm->uses.waits--;
     max_counter_down(&fsm->uses.waits_of_lock, wait->lock->wait_count);
     wait->lock->waits_by_mode[wait->mode]--;
+    /* SWEEP continues at this wait; it must not keep a pointer to it. */
     if (wait->session->recheck_at == wait) {
         wait->session->recheck_at = next_in_session(wait);
     }
@@ -207,6 +210,8 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
                      session_places(wait->session));
     list_remove(&wait->in_asker);
     wait->waiter->wait_count--;
+    /* The waits after this one may be free now (rule 14: every removal of a
+     * wait grants). */
     lock_touch(fsm, wait->lock);
     waiter_release(fsm, wait->waiter);
     pool_drop(&fsm->pool, &wait->owner);
@@ -325,6 +330,7 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
         member->wait_clock_ms = span_clock(fsm, member->wait_ms);
         member->delay_ms = terms->hold.delay_ms;
         member->hold_ms = terms->hold.hold_ms;
+        /* Around the change of the value: the quota counts its size. */
         user_gives(member->session->user, QUOTA_BYTES, bytes_of_wait(member));
         pool_drop(&fsm->pool, &member->value);
         member->value = pool_copy(&fsm->pool, terms->hold.value);

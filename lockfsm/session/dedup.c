@@ -83,6 +83,8 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
                                                        origin->req);
     const struct waiter *waiter = waiter_find(fsm, session->id, origin->owner);
     *ret_is_waiting = false;
+    /* Without the hash, a client that reuses a number would get the answer to
+     * another command (rule 20). */
     if (kept != NULL && kept->hash != hash) {
         entry_refuse(result, RESULT_BAD_ARGUMENT,
                      "the number was used for another command");

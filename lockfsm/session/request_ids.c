@@ -107,6 +107,8 @@ static void add_range(struct lockfsm *fsm, struct numbers *numbers,
             request_ids_move(numbers, at + 2, -1);
         }
     }
+    /* Joining the two lowest ranges marks the numbers between them as used: a
+     * number may be refused wrongly, but never executed twice (rule 20). */
     if (numbers->spent_count > SPENT_RANGE_MAX) {
         numbers->spent[2] = numbers->spent[0];
         request_ids_move(numbers, 1, -1);

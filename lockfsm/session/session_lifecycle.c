@@ -103,6 +103,7 @@ struct session *session_open(struct lockfsm *fsm,
     }
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
+    /* OPEN is HEARD (rule 9). */
     session->heard_index = fsm->log_index;
     session_set_durable(fsm, session, terms->is_durable, terms->wall_ms);
     session->name = pool_copy(&fsm->pool, terms->name);
@@ -149,6 +150,8 @@ void apply_open(struct lockfsm *fsm, const struct entry *command,
                                   .name = open->name,
                                   .address = open->address};
     for (size_t i = 0; i < open->label_count; i++) {
+        /* session_open() checks the size of the labels with the rest, before
+         * anything is made. */
         terms.label_size += open->labels[i].key.size +
                             open->labels[i].value.size;
     }

@@ -175,6 +175,8 @@ void session_set_durable(struct lockfsm *fsm, struct session *session,
         return;
     }
     LIST_FOR (const struct hold, hold, &session->holds, in_session) {
+        /* The register of former tokens counts by the old kind of session here,
+         * by the new one below. */
         former_gives(fsm, hold);
     }
     session->is_durable = is_durable;
@@ -221,6 +223,7 @@ void session_free(struct lockfsm *fsm, struct session *session)
     CHECK(session->hold_count == 0);
     CHECK(session->wait_count == 0);
     CHECK(list_is_empty(&session->waiters));
+    /* Otherwise the end of this entry would end it again. */
     if (fsm->emptied == session) {
         fsm->emptied = NULL;
     }

@@ -146,6 +146,7 @@ static const char *load_check_session(struct loading *loading, void *structure)
     if (user == NULL) {
         return "a session without a user";
     }
+    /* TABLE_USERS is loaded before TABLE_SESSIONS (load_all()). */
     session_belongs(fsm, session, user);
     if (session->is_durable && session->end == SESSION_LIVES) {
         list_push_back(&loading->fsm->durable, &session->in_durable);
@@ -182,6 +183,8 @@ static const char *load_check_lock(struct loading *loading, void *structure)
 static int order_locks(struct loading *loading)
 {
     const struct sorted *locks = &loading->locks;
+    /* The table is in the order of its keys, not in that of the lists, which
+     * decides what entries do: all nodes need the same. */
     sorted_sort(&loading->swept);
     sorted_sort(&loading->locks);
     sorted_sort(&loading->cut);
@@ -463,6 +466,7 @@ static int load_record(void *data, struct bytes key, struct bytes value)
     }
     record_of(&loading->record, stored);
     stored_share(loading->fsm, stored, record_share(&loading->record));
+    /* It is in the table as it is, so nothing has to be flushed. */
     stored_settle(loading->fsm, stored);
     return 0;
 }
@@ -509,6 +513,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         if (order[i] == TABLE_HOLDS) {
             error = order_locks(loading);
         } else if (order[i] == TABLE_RESULTS) {
+            /* Each map is loaded after those that its records refer to. */
             error = link_holds_and_waits(loading);
         }
         if (error == 0) {

@@ -86,6 +86,8 @@ static int put_meta(struct lockfsm *fsm, struct table_txn *txn,
         return error;
     }
     uint8_t applied[16];
+    /* In the same transaction as the records, so the table always says which
+     * entries it contains. */
     store_u64_be(applied, fsm->applied_index);
     store_u64_be(applied + 8, fsm->applied_term);
     return table_put(txn, TABLE_META, bytes_of_text(META_APPLIED_KEY),
@@ -116,6 +118,7 @@ int lockfsm_flush(struct lockfsm *fsm, struct table *table)
     }
     error = table_commit(txn);
     if (error == 0) {
+        /* Only after the commit: if it fails, the changes are still due. */
         settle_changed(fsm);
         buffer_clear(&fsm->ledger.deleted);
         fsm->ledger.deleted_count = 0;

@@ -173,6 +173,9 @@ bool lockfsm_may(const struct lockfsm *fsm, const struct user *user,
     if (user == NULL || user->is_disabled) {
         may = false;
     } else if (user == &fsm->anyone) {
+        /* Nothing that is set up while access is open may remain in force
+         * afterwards (ARCHITECTURE, "Rights are checked when the entry is
+         * applied"). */
         may = verb != VERB_ACCESS && verb != VERB_ADMIN && verb != VERB_BACKUP;
     } else if (user == &fsm->local) {
         may = true;
@@ -218,6 +221,7 @@ struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
     }
     buffer_put_text(text, user->role_count > 0 ? " (roles:" : " (no roles)");
     for (uint32_t i = 0; i < user->role_count; i++) {
+        /* The text has a bound, however many roles the user has. */
         if (i == ROLES_SHOWN_MAX) {
             buffer_put_text(text, " ...");
             break;
@@ -332,6 +336,7 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
 {
     const struct demand *demand = &entry_row(command->op)->demand;
     const struct user *user = lockfsm_user(fsm, command->user);
+    /* EXPIRE, TIME and their like have no user: the leader proposes them. */
     if (access_is_of_leader(command, demand)) {
         return false;
     }
@@ -484,6 +489,7 @@ bool access_recheck(struct lockfsm *fsm, struct session *session,
     if (is_left) {
         session_recheck_from(fsm, session, wait);
     }
+    /* The work of an entry has a budget; SWEEP does the rest. */
     fsm->steps += *ret_looks / LOOKS_PER_PLACE;
     return wait == NULL;
 }

@@ -110,6 +110,8 @@ void audit_note(struct lockfsm *fsm, const struct entry *command,
                    : audit_copy(fsm, result->text, ACT_WHY_SIZE_MAX);
     fsm->acts.size += structure_size(&act->stored);
     record_changed(fsm, &act->stored);
+    /* The state keeps only the newest acts; audit.file, if it is set, has
+     * all. */
     if (fsm->acts.count > ACT_COUNT_MAX) {
         audit_act_free(fsm, LIST_FIRST(&fsm->acts.list, struct act, in_order));
     }

@@ -59,6 +59,7 @@ static void reevaluate_update(struct lockfsm *fsm, struct session *session,
     bool was_disabled = session->is_disabled;
     session->blacklist_index = hit != NULL ? hit->since_index : 0;
     session->is_disabled = session->user->is_disabled;
+    /* A durable session has no lease that would run out (rule 18). */
     if (session->is_durable && hit != NULL) {
         session_end(fsm, session, SESSION_BLACKLISTED);
         return;

@@ -65,5 +65,6 @@ void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
     revocation->log_index = fsm->log_index;
     record_changed(fsm, &revocation->stored);
     result->count = 1;
+    /* The core closes open connections with this certificate. */
     effect_add(fsm, EFFECT_ACCESS_CHANGED);
 }

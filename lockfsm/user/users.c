@@ -320,6 +320,8 @@ static struct user *make_user(struct lockfsm *fsm, struct user *removed,
         return NULL;
     }
     struct user *user = removed != NULL ? removed : user_new(fsm, set->name);
+    /* A new number each time: sessions and rights of a removed user of this
+     * name are not passed on. */
     user->number = new_number(fsm);
     user_number_in(fsm, user);
     return user;
@@ -343,6 +345,8 @@ void apply_user_set(struct lockfsm *fsm, const struct entry *command,
             return;
         }
     } else if (user->changed != set->if_changed) {
+        /* Compare and set: two administrators who edit one user at a time do
+         * not undo each other's changes. */
         refuse_changed(result);
         return;
     }
@@ -539,6 +543,7 @@ void apply_role_set(struct lockfsm *fsm, const struct entry *command,
         result->token = role->changed;
         return;
     }
+    /* Compare and set, as for users. */
     if (role != NULL && role->changed != set->if_changed) {
         refuse_changed(result);
         return;
@@ -568,6 +573,8 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
     if (role == NULL) {
         return;
     }
+    /* A user with an unknown role would be a state that lockfsm_check_basic()
+     * refuses. */
     if (role->user_count > 0) {
         refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
                        "the role is assigned to users: %" PRIu32,
