@@ -60,7 +60,7 @@ static int acquire(struct hasp_session *session, const char *name,
     return hasp_acquire(session, name, &options, ret_hold);
 }
 
-/* --- Who shares ----------------------------------------------------------- */
+/* --- Sharing -------------------------------------------------------------- */
 
 static void keys(void)
 {

@@ -16,7 +16,8 @@ extern uint64_t leader, follower, third;
 int begin_one(void **state);
 /* Three nodes that serve; all know the leader. No client is connected. */
 int begin_three(void **state);
-/* Elects a leader of the three nodes; the others are sorted by their ids. */
+/* Elects one of the three nodes; 'follower' and 'third' are the next ids,
+ * cyclically. */
 void find_roles(void);
 /* Frees the world. */
 int tear_down(void **state);

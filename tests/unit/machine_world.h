@@ -90,7 +90,7 @@ void assert_time_kept(void);
 /* The answer to the next request, or to all, that begins so. */
 void once(const char *prefix, const char *answer);
 void always(const char *prefix, const char *answer);
-/* These bytes come. */
+/* These bytes arrive. */
 void give(const char *text);
 /* Lets the machine and the nodes talk until both are idle. */
 void turn(void);

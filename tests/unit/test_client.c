@@ -384,7 +384,7 @@ static void the_next_endpoint_is_asked_where_one_is_dead(void **state)
     node_stop(node);
 }
 
-/* A paused node's kernel accepts, and then nothing comes. */
+/* A paused node's kernel accepts, and then no bytes arrive. */
 static void a_node_that_accepts_and_is_silent_is_left(void **state)
 {
     (void)state;

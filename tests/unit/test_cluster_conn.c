@@ -78,7 +78,7 @@ static void begin_anew(void)
 /* The ways in which a node fails to do what is asked, the most serious
  * first. */
 static const struct way {
-    const char *answer; /* NULL: it is not reached. */
+    const char *answer; /* NULL: it is not reachable. */
     bool is_distrusted;
     int error;
     const char *text;

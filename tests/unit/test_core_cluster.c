@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* core with three nodes: forwarding, failover, leases over leaders. */
+/* core with three nodes: forwarding, failover, leases across leaders. */
 
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"

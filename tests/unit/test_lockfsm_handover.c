@@ -337,7 +337,7 @@ static void write_state(struct machine *machine, struct buffer *out)
     }
 }
 
-/* Does one drawn thing. */
+/* Does one random operation. */
 static void do_one(struct machine *machine, struct drawn *drawn)
 {
     static const char *const names[] = {"a",  "b",  "c",  "d",   "ab",  "bc",

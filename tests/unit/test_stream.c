@@ -362,7 +362,7 @@ static void small_bites_see_every_byte_once(void **state)
     put_random(&sent, &prng, 60000);
     buffer_put_bytes(stream_output(&f->client.stream), buffer_bytes(&sent));
     stream_flush(&f->client.stream);
-    /* on_bytes comes for what arrives, not for what was left: a push a turn. */
+    /* on_bytes is called for new bytes, not for old ones: a push a turn. */
     uint64_t pushed = 0;
     while (f->server.got.size < sent.size) {
         assert_true(pushed++ < 100000);
