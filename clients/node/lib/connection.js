@@ -8,7 +8,7 @@ const tls = require('node:tls');
 const { INCOMPLETE, Parser, Push, encode } = require('./resp');
 const { explained } = require('./tls');
 
-const ANSWER_MS = 4000; // For an answer; after it another node is asked.
+const ANSWER_MS = 4000; // Limit for an answer; then another node is asked.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 // A node handles no later request of a connection until these are answered. The
 // number in flight is limited, so that a heartbeat never waits for those of a
@@ -33,20 +33,21 @@ function alarm(ms, action) {
  * not answer in time has failed. A failed connection ('error' is set) cannot be
  * used again: open another one. */
 class Connection {
-  /** 'secure': the options of tls.connect(); null: plain, as is what does not
-   * leave the machine. */
+  /** 'secure': the options of tls.connect(); null: not encrypted, as for a
+   * socket of this machine. */
   constructor(endpoint, secure) {
     const { host, port, path } = endpoint;
     this.endpoint = endpoint;
-    this.attached = new Set(); // The ids of sessions; and of those ...
-    this.attaching = new Map(); // ... that will be soon, with who waits for it.
+    this.attached = new Set(); // Ids of the attached sessions.
+    // Ids being attached, with the requests that wait.
+    this.attaching = new Map();
     this.parser = new Parser();
-    this.urgent = []; // Not written yet: { take, words }, ...
-    this.later = []; // ... and so are these.
-    this.waiting = []; // Written: { take, at }.
-    this.blocking = 0; // That are under way; ...
-    this.blocked = []; // ... to follow them: { take, words }, ...
-    this.idle = []; // ... and these, then.
+    this.urgent = []; // Not written yet, sent first: { take, words }.
+    this.later = []; // Not written yet, sent after the urgent ones.
+    this.waiting = []; // Written, not answered: { take, at }.
+    this.blocking = 0; // Blocking requests in flight.
+    this.blocked = []; // Blocking requests to send next: { take, words }.
+    this.idle = []; // Actions to run when none is in flight.
     this.endWatch = () => {};
     this.isWatched = false;
     this.isRetired = false;
@@ -58,7 +59,7 @@ class Connection {
     try {
       this.socket = secure && !path ? tls.connect({ ...how, ...secure })
         : net.connect(how);
-    } catch (error) { // Options that are none.
+    } catch (error) { // Invalid options.
       this.error = explained(error);
       return;
     }
@@ -121,7 +122,7 @@ class Connection {
     });
   }
 
-  /** True if a request has no answer yet. */
+  /** True if a request is not answered yet. */
   isBusy() {
     return this.waiting.length + this.urgent.length + this.later.length +
       this.blocked.length > 0;
@@ -142,7 +143,7 @@ class Connection {
     }
   }
 
-  /** For how long the oldest request has had no answer. */
+  /** How long the oldest request has waited for its answer. */
   watch() {
     this.isWatched = this.waiting.length > 0 && !this.error;
     if (this.isWatched) {

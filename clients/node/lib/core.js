@@ -27,7 +27,7 @@ const isOpenStill = ({ code, isForgotten }) => !isForgotten &&
 /** The errors of a request's attempts, and the deadline for more of them. */
 class Trouble {
   constructor(limit, isDoubtful) {
-    this.isDoubtful = isDoubtful; // One of them may have been done.
+    this.isDoubtful = isDoubtful; // An attempt might have been done.
     this.limit = limit;
     this.margin = Math.min(ATTEMPT_MIN_MS, (limit - performance.now()) / 4);
     this.last = new Map();
@@ -80,7 +80,7 @@ class Core extends EventEmitter {
     this.doubts = new Set(); // Locks with an unknown outcome.
     this.acquiring = new Set(); // Locks being requested.
     this.waits = new Set();
-    this.ends = new Set(); // What ends requests with the session.
+    this.ends = new Set(); // Callbacks that end requests with the session.
   }
 
   state() {
@@ -180,8 +180,8 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Resolves with the answer; or, if the request is to be sent again, with the
-   * word of the refusal, or nothing. */
+  /** Resolves with the answer. If the request must be sent again, resolves with
+   * the error word of the refusal, or nothing. */
   async attempt(link, words, { wait, signal, limit, trouble, fits, asked }) {
     let { text } = link.endpoint();
     let isSent = false;
@@ -295,7 +295,8 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Attaches the session, unless that is done, under way, or it has ended. */
+  /** Attaches the session, unless it is attached, being attached, or has
+   * ended. */
   attach(line) {
     if (!this.id || line.attached.has(this.id) ||
         line.attaching.has(this.id) || !this.hasJoined) {
@@ -316,7 +317,8 @@ class Core extends EventEmitter {
       if (OF_ASKER.includes(reply.code)) {
         line.fail(denial(reply));
       } else if (isOpenStill(error)) {
-        line.fail(new Error(error.message)); // Another node might know us.
+        // Another node might know the session.
+        line.fail(new Error(error.message));
       } else {
         this.refuse(error.message);
       }

@@ -21,8 +21,8 @@ class Credentials {
     this.folder = this.given ? '' : tls;
     this.file = secretFile;
     this.id = randomUUID();
-    this.isKnown = false; // A node has done what was asked.
-    this.refused = ''; // Why the files are not taken, as was told.
+    this.isKnown = false; // A node has accepted a request.
+    this.refused = ''; // Why the files cannot be used, as last reported.
     this.texts = this.read();
     Object.assign(this, this.made(this.texts));
   }
@@ -32,7 +32,7 @@ class Credentials {
       secret: this.file ? readSecret(this.file) : '' };
   }
 
-  /** 'who' are the users that it comes as. */
+  /** 'who': the users that the connection authenticates as. */
   made(texts) {
     const greeting = this.file ? greetingOf(this.file, texts.secret) : [];
     const { secure, name } = this.folder ? optionsOf(this.folder, texts)
@@ -40,8 +40,8 @@ class Credentials {
     return { secure, user: greeting, who: `${name} ${greeting[1] ?? ''}` };
   }
 
-  /** Reads the files again: whether they were taken into use because they are
-   * others, and, once for each reason, why they were not. */
+  /** Reads the files again. Returns whether changed files came into use and,
+   * once for each reason, why the files cannot be used. */
   renew() {
     try {
       const texts = this.read();
@@ -66,11 +66,12 @@ class Credentials {
   }
 }
 
-const known = new Map(); // Of files: WeakRef, by where these are; ...
-const given = new WeakMap(); // ... and of options of programs' own.
+const known = new Map(); // WeakRefs of the credentials of files, by path.
+const given = new WeakMap(); // Credentials of options that programs passed in.
 
-/** The same for what makes the same connections. While a session of the process
- * has these files, they may be half written when another one is opened. */
+/** Returns the same object for sessions with the same connections: while one
+ * session uses the files, they can be half written when another one is
+ * opened. */
 function credentialsOf(tls = process.env.HASP_TLS ?? '',
   secretFile = process.env.HASP_SECRET_FILE ?? '') {
   const isGiven = tls !== null && typeof tls === 'object';

@@ -21,7 +21,7 @@ const isTold = (told) => told !== null && typeof told === 'object' &&
   told.first <= told.token && isCount(told.count) && isCount(told.as_of) &&
   (told.hold_left_ms === null || isCount(told.hold_left_ms));
 
-/** What the cluster tells of holds, as a list; null: it is none. */
+/** The cluster's report on holds, as a list; null: it is malformed. */
 function toldAll(reply) {
   const all = [reply].flat();
   return all.every(isTold) ? all : null;
@@ -39,35 +39,35 @@ function judgeTold(all, sent, isAgain) {
   return !isLate ? GRANTED : isAgain ? OVER : STALE;
 }
 
-/** The smallest limit of several counts; null: there is none. */
+/** The smallest time limit of several holds; null: none has a limit. */
 function limitOf(all, from) {
   const limits = all.map((told) => told.hold_left_ms)
     .filter((left) => left !== null);
   return limits.length ? { ms: Math.min(...limits), from } : null;
 }
 
-/** The parts of a grant. 'asOf' is the newest state that is known to have it,
+/** The parts of a grant. 'asOf' is the newest state known to contain the hold;
  * 'isOver': the cluster has ended it. */
 const partsOf = (names, all) => all.map((told, i) => ({ name: names[i],
   token: told.token, first: told.first, asOf: told.as_of,
   isOver: told.count === 0 }));
 
-/** What one acquisition was given. */
+/** The result of one acquisition. */
 class Grant {
   constructor(names, all, sent) {
     this.parts = partsOf(names, all);
     this.shared = all.some(({ mode }) => mode === 'shared');
     this.limit = limitOf(all, sent);
-    // One of its parts is, or its limit, by the clock.
+    // A part is over, or the limit is over by the clock.
     this.isOver = this.parts.some(({ isOver }) => isOver);
   }
 
-  /** Those that the cluster may still have. */
+  /** The parts that the cluster might still hold. */
   kept() {
     return this.parts.filter(({ isOver }) => !isOver);
   }
 
-  /** Ends those parts; gives the tokens that were believed in. */
+  /** Ends those parts; returns the tokens that were trusted until now. */
   end(which) {
     const tokens = [];
     for (const part of this.parts) {

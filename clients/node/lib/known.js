@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT
 //
-// Which cluster a process works with, so that it does not lock at another one which
-// happens to answer at one of its endpoints.
+// The cluster that a process works with. It prevents the process from locking
+// in another cluster that happens to answer at one of its endpoints.
 'use strict';
 
-const all = new Map(); // By the endpoints.
+const all = new Map(); // Known, by endpoints.
 
-/** Each node says in its answer to HELLO to which life of a cluster it belongs,
- * and from which lives that was restored. The first life at which something was
- * done becomes the known one. A node of another life is a stranger, unless its
- * life was restored from the known one, or every endpoint showed that same life
- * when it was reached last, and no session of the process is believed any longer.
- * It is never stored. */
+/** In its answer to HELLO each node names the life of its cluster, and the lives
+ * from which that one was restored. The first life in which a request was done
+ * becomes the known one. A node of another life is rejected, unless that life
+ * was restored from the known one, or every endpoint showed that same life when
+ * it was last reached and the process has no trusted session left. Nothing is
+ * stored. */
 class Known {
   constructor(endpoints) {
     this.endpoints = endpoints.map(({ text }) => text);
     this.id = '';
     this.shown = new Map(); // Other lives, by endpoint.
-    this.sessions = new Set(); // Those that may be believed.
+    this.sessions = new Set(); // Sessions that might be trusted.
   }
 
-  /** The same for all connections of the process to these endpoints. */
+  /** Returns the same object for all connections of the process to these
+   * endpoints. */
   static at(endpoints) {
     const key = JSON.stringify(endpoints);
     if (!all.has(key)) {
@@ -29,8 +30,8 @@ class Known {
     return all.get(key);
   }
 
-  /** By the answer to HELLO: why the node is to be left, and what people should
-   * be told of it; both may be ''. */
+  /** Judges the answer to HELLO. Returns why the node must be left, and what
+   * people should know about it; both can be ''. */
   judge({ text }, greeting) {
     const { cluster, former } = greeting ?? {};
     if (typeof cluster !== 'string') {
@@ -61,12 +62,12 @@ class Known {
       ![...this.sessions].some((session) => session.state() !== 'lost');
   }
 
-  /** It was not reached. */
+  /** The endpoint could not be reached. */
   missed({ text }) {
     this.shown.delete(text);
   }
 
-  /** A node of that life has done something. */
+  /** A node of that life has done a request. */
   learn(cluster) {
     this.id ||= cluster;
   }

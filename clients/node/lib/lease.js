@@ -2,30 +2,31 @@
 //
 // Until when may a lease be trusted? The clock rules, without I/O.
 //
-// A lease of T is valid until S0 + 0.8 T, S0 being the clock when the newest
+// A lease of T is valid until S0 + 0.8 T, where S0 is the clock when the newest
 // heartbeat that was answered OK was *sent*. The leader counts T from its
 // receipt, so with clocks up to 10 % off on either side the client ends first.
-// With a linger, the lease is in jeopardy (not held, though an answer mends it)
-// from S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing
-// leaves lost. Of the two clocks that counts on which more has passed.
+// With a linger, the lease is in jeopardy (not held, though an answer restores
+// it) from S0 + 0.8 min(T, linger) on. From S0 + 0.8 T on it is lost, and a
+// lost lease stays lost. Of the two clocks, the one on which more time has
+// passed counts.
 //
-// All in whole nanoseconds, as BigInt: a float would round at the very end. The
-// clients in other languages do the same, tests/vectors/lease.json holds them
-// to it.
+// All times are whole nanoseconds, as BigInt, since a float would be rounded.
+// The clients in other languages follow the same rules;
+// tests/vectors/lease.json checks all of them.
 'use strict';
 
 const { readClock } = require('./clock');
 
 const MS = 1000000n;
-const ENDLESS = 2n ** 63n - 1n; // What remains of the lease of a session without end.
-const LOOK = 5000n * MS; // It asks so often whether something was taken.
+const ENDLESS = 2n ** 63n - 1n; // Remaining time of a durable session.
+const LOOK = 5000n * MS; // How often a durable session checks its holds.
 
-/** The part of a promise that may be trusted: 0.8. */
+/** The part of a promised time that can be trusted: 0.8. */
 const trusted = (promised) => promised * 4n / 5n;
 
 const larger = (a, b) => (a > b ? a : b);
 
-/** Nanoseconds from 'then' to 'now'. */
+/** Nanoseconds from 'then' to 'now', on the clock on which more have passed. */
 function since(then, now) {
   return larger(0n, larger(now.monotonic - then.monotonic,
     now.boottime - then.boottime));
@@ -36,8 +37,8 @@ function isBefore(a, b) {
     : a.monotonic < b.monotonic;
 }
 
-/** Nanoseconds for which a limited hold may be trusted, 'leftMs' of it having
- * been left by the answer to what was sent then. */
+/** Nanoseconds for which a limited hold can be trusted. The answer to the
+ * request sent then said that 'leftMs' of it were left. */
 function holdRemaining(sent, leftMs, now = readClock()) {
   return larger(0n, trusted(BigInt(leftMs) * MS) - since(sent, now));
 }
@@ -48,17 +49,17 @@ class Lease {
     this.linger = 0n;
     this.sent = null;
     this.isLost = false;
-    this.isEndless = false; // No time ends belief, only what is told.
+    this.isEndless = false; // Only the cluster ends it, no time does.
   }
 
-  /** As answered(), of a session without end. */
+  /** Like answered(), for a durable session. */
   answeredEndless(sent) {
     Object.assign(this, { sent, isEndless: true });
   }
 
   /** A heartbeat sent at 'sent' was answered OK, with these times in
-   * milliseconds. Nothing revives a lease that was lost by then, whether or not
-   * anybody had looked, and an older heartbeat than the newest changes
+   * milliseconds. A lease that was lost by then stays lost, even if no check
+   * has noticed the loss. An older heartbeat than the newest changes
    * nothing. */
   answered(sent, ttlMs, lingerMs) {
     if (this.state(sent) === 'lost' ||
@@ -90,7 +91,7 @@ class Lease {
     return age < trusted(this.promised()) ? 'held' : 'jeopardy';
   }
 
-  /** Nanoseconds for which it may still be trusted; 0 unless held. */
+  /** Nanoseconds for which the lease can be trusted; 0 unless it is held. */
   remaining(now = readClock()) {
     const state = this.state(now);
     if (this.isEndless) {
@@ -100,7 +101,7 @@ class Lease {
       ? trusted(this.promised()) - since(this.sent, now) : 0n;
   }
 
-  /** What each answer promises until the next one. */
+  /** The time that each answer promises until the next one. */
   promised() {
     if (this.isEndless) {
       return ENDLESS;
@@ -108,7 +109,7 @@ class Lease {
     return this.linger && this.linger < this.ttl ? this.linger : this.ttl;
   }
 
-  /** Between heartbeats: a session is never quiet for a quarter of its
+  /** Time between heartbeats: a session is never silent for a quarter of its
    * lease. */
   period() {
     return this.isEndless ? LOOK : this.promised() / 5n;

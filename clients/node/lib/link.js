@@ -9,49 +9,51 @@ const { OF_ASKER } = require('./request');
 const { ReplyError } = require('./resp');
 
 const CONNECT_MS = 1000;
-const DENIED_MS = [100, 1000]; // Between two attempts of who is not let in.
-const SESSIONS_MAX = 1000; // Of a connection; a node takes 4,096.
+const DENIED_MS = [100, 1000]; // Pause between attempts after a refusal.
+const SESSIONS_MAX = 1000; // On one connection; a node accepts 4,096.
 
-const shared = new Map(); // Those that more sessions may join, by their keys.
+const shared = new Map(); // Links that more sessions can join, by key.
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A random number between two: many clients must not come at once. */
+/** A random number between two, so that clients do not retry at the same
+ * moment. */
 const between = (low, high) => low + Math.random() * (high - low);
 
-/** Before the nodes are asked once more: longer each time. */
+/** The pause before all nodes are asked again; it grows with each round. */
 const retryPause = (attempt) => between(20, 100) * Math.min(attempt, 5);
 
-/** Why a node does not let this one in: it does not know who greets, or wants
- * TLS. */
+/** The reason why a node refuses this client: unknown credentials, or TLS is
+ * required. */
 function denial(refusal) {
   const error = new Error(refusal.message);
   error.refusal = refusal;
   return error;
 }
 
-/** One connection to one node at a time, of all sessions that would make the
- * same one. Where it is lost, or its node is of no use, it is made again at the
- * next one, for as long as there is a session or anybody who waits for it: the
- * sessions' heartbeats go first then. The last session that leaves closes it. */
+/** One connection to one node at a time, shared by all sessions that would open
+ * the same one. If it is lost, or its node is not usable, the link connects to
+ * the next node, as long as a session or a waiting request needs it; the
+ * heartbeats of the sessions are sent first then. The last session that leaves
+ * closes it. */
 class Link {
   constructor(endpoints, credentials) {
     Object.assign(this, { endpoints, credentials });
     this.known = Known.at(endpoints);
-    this.isDenied = false; // The last node did not let it in.
+    this.isDenied = false; // The last node refused this client.
     this.turn = Math.floor(Math.random() * endpoints.length);
-    this.failed = 0; // Attempts in a row that came to nothing.
-    this.patience = CONNECT_MS; // For a new connection.
-    this.count = 1; // Those who use it.
-    this.sessions = new Map(); // Of them those that are open, by their ids.
-    this.line = null; // The one that is open.
-    this.newest = null; // That, or the one that is being made.
+    this.failed = 0; // Failed attempts in a row.
+    this.patience = CONNECT_MS; // Limit for a new connection.
+    this.count = 1; // Users of the link.
+    this.sessions = new Map(); // The open sessions among them, by id.
+    this.line = null; // The open connection.
+    this.newest = null; // The open connection, or the one being opened.
     this.waiting = [];
     this.isOpening = false;
     this.isClosed = false;
   }
 
-  /** The one by this key, else 'made', from now on. */
+  /** The link with this key, or 'made', which others can join from now on. */
   static join(made, key) {
     const found = shared.get(key);
     if (found && found.count < SESSIONS_MAX) {
@@ -63,8 +65,8 @@ class Link {
     return made;
   }
 
-  /** The last one closes it. Where others stay the node is told that this one is
-   * not there any more, as by the end of a connection. */
+  /** The last user closes the connection. Otherwise the node is notified that
+   * this session has left, as if its connection had ended. */
   quit(session) {
     this.known.sessions.delete(session);
     this.sessions.delete(session.id);
@@ -75,7 +77,8 @@ class Link {
     }
   }
 
-  /** A node takes no more sessions on it. Were there others? */
+  /** The node accepts no more sessions on this connection. Returns whether the
+   * connection had others. */
   filled() {
     if (shared.get(this.key) === this) {
       shared.delete(this.key);
@@ -83,13 +86,13 @@ class Link {
     return this.count > 1;
   }
 
-  /** The node has heard that it is. */
+  /** The node has confirmed that the session is closed. */
   closed(session) {
     this.line?.attached.delete(session.id);
   }
 
   close() {
-    this.filled(); // Nobody joins it any more.
+    this.filled(); // No other session can join it.
     this.isClosed = true;
     this.newest?.close();
   }
@@ -104,7 +107,7 @@ class Link {
     return this.endpoints[this.turn % this.endpoints.length];
   }
 
-  /** Takes up a session that was opened, and so is attached, there. */
+  /** Adds a session that was opened on this connection, and so is attached. */
   adopt(session, line) {
     this.sessions.set(session.id, session);
     line.attached.add(session.id);
@@ -123,17 +126,17 @@ class Link {
     });
   }
 
-  /** Takes note that a node has done what was asked. */
+  /** Records that a node has done a request. */
   worked(line) {
     this.known.learn(line.cluster);
     this.failed = 0;
     this.credentials.isKnown = true;
   }
 
-  /** Takes note that a node does not know who asks, or wants TLS. True: it is to
-   * be asked again, by another connection; what that shows is read anew. Whoever
-   * was known before comes back when the files are right; who never was, has one
-   * more attempt if they have changed. */
+  /** Records that a node refused the credentials, or requires TLS. True: ask
+   * again on another connection, for which the files are read again.
+   * Credentials that were accepted before are retried until the files are
+   * right; others get one more attempt if the files have changed. */
   denied(line, why) {
     if (!this.renewed() && !this.credentials.isKnown) {
       return false;
@@ -145,7 +148,8 @@ class Link {
     return true;
   }
 
-  /** Reads the certificates and the secret again: are they others? */
+  /** Reads the certificates and the secret again. Returns whether they
+   * changed. */
   renewed() {
     const { hasChanged, notice } = this.credentials.renew();
     this.notice(notice);
@@ -158,7 +162,8 @@ class Link {
     }
   }
 
-  /** For the next node; what has been asked at that one may still be answered. */
+  /** Moves to the next node; earlier requests can still be answered on the old
+   * one. */
   leave(line, why) {
     if (line === this.line) {
       this.lost(why);
@@ -174,7 +179,7 @@ class Link {
     while (!this.line && !this.isClosed &&
         (this.sessions.size || this.waiting.length)) {
       if (this.isDenied) {
-        // No longer than a heartbeat may wait for a connection.
+        // At most the time a heartbeat may wait for a connection.
         await sleep(Math.min(between(...DENIED_MS), this.patience));
       } else if (this.failed && this.failed % this.endpoints.length === 0) {
         await sleep(retryPause(this.failed));
@@ -198,8 +203,8 @@ class Link {
     this.isOpening = false;
   }
 
-  /** A new one, of which we know nothing more; if 'error' is set it has come to
-   * nothing. */
+  /** Opens a new connection, with no state from the old one. If 'error' is set
+   * it has failed. */
   async connect() {
     this.renewed();
     const line = new Connection(this.endpoint(), this.credentials.secure);
@@ -216,7 +221,7 @@ class Link {
       }
       line.cluster = hello?.cluster ?? '';
       if (this.credentials.user.length) {
-        // Only a node of the known cluster is shown a secret.
+        // Send a secret only to a node of the known cluster.
         await this.greet(line, this.credentials.user);
       }
     } catch {
@@ -235,7 +240,7 @@ class Link {
     const reply = await line.ask(words);
     if (reply instanceof ReplyError) {
       line.fail(OF_ASKER.includes(reply.code) ? denial(reply)
-        : new Error(reply.message)); // Another node may be better.
+        : new Error(reply.message)); // Another node may accept it.
     }
     return reply;
   }
@@ -245,7 +250,7 @@ class Link {
       (Boolean(error.isTrust) && this.credentials.isKnown);
   }
 
-  /** Has the next connection made to another node. */
+  /** Makes the next connection go to another node. */
   skip() {
     this.turn++;
     this.failed++;
@@ -261,7 +266,7 @@ class Link {
     }
   }
 
-  /** Takes a push, which tells which session it is for. */
+  /** Handles a push, which names its session. */
   pushed([name, kind, told]) {
     if (told !== null && typeof told === 'object') {
       this.sessions.get(String(told.session))?.pushed(name, kind, told);

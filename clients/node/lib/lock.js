@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A lock, or several at once: what is asked of the cluster for them, and what is
-// believed meanwhile.
+// A lock, or several at once: its requests to the cluster, and what the client
+// can trust meanwhile.
 'use strict';
 
 const { HaspError, Wait, checkOptions } = require('./request');
@@ -14,14 +14,15 @@ const { Turn } = require('./turn');
 
 const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge',
   'timeout'];
-const BEHIND_MS = 50; // Between two looks at other requests of an owner.
+const BEHIND_MS = 50; // Between checks for other requests of an owner.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const CANCELLED = new Error('cancelled');
 const ENDED = new Error('the session has ended');
 
 /** A lock by name, or several. Two Lock objects exclude each other, and so do
- * two tasks that share one; it is not re-entrant unless it has an 'owner'.
- * Durations are in milliseconds. Belief ends when the release is sent. */
+ * two tasks that share one; it is not reentrant unless it has an 'owner'.
+ * Durations are in milliseconds. Trust in a hold ends when its release is
+ * sent. */
 class Lock {
   constructor(session, names, options = {}) {
     checkOptions('lock', options, OPTIONS);
@@ -37,33 +38,34 @@ class Lock {
     }
     this.options = options;
     this.signal = null; // Aborted when the hold can no longer be trusted.
-    this.grants = []; // Not released; what is believed is the newest one.
-    this.tag = null; // The owner, while there is something to own.
-    this.doubt = null; // A change of unknown outcome: { verb, words, number }.
-    this.owed = []; // Releases that are still to be begun: { parts }.
+    this.grants = []; // Not released; the newest one is trusted.
+    this.tag = null; // The owner tag, while it is in use.
+    // A change with unknown outcome: { verb, words, number }.
+    this.doubt = null;
+    this.owed = []; // Releases that must still be sent: { parts }.
     this.changes = new Turn(); // One change at a time.
-    this.gate = new Turn(); // From acquire() to release(), where it is shared.
+    this.gate = new Turn(); // From acquire() to release(), if it is shared.
     this.waits = new Set();
-    this.conversions = new Set(); // That wait; a release ends them.
-    this.wait = null; // Of the newest change.
+    this.conversions = new Set(); // Waiting conversions; a release ends them.
+    this.wait = null; // The wait of the newest change.
   }
 
-  /** Acquisitions that are not released. */
+  /** Acquisitions that were not released. */
   get count() {
     return this.grants.length;
   }
 
-  /** What is believed in. */
+  /** The acquisition that is trusted. */
   get grant() {
     return this.grants.at(-1);
   }
 
-  /** Is it held, or will it be, together with others? convert() changes it. */
+  /** True if the lock is, or will be, held shared; convert() changes it. */
   get shared() {
     return this.grant?.shared ?? Boolean(this.options.shared);
   }
 
-  /** The fencing tokens by their names. */
+  /** The fencing tokens by lock name. */
   get tokens() {
     return Object.fromEntries((this.grant?.parts ?? []).map(
       ({ name, token }) => [name, token]));
@@ -73,14 +75,15 @@ class Lock {
     return this.names.join(', ');
   }
 
-  /** The fencing token, larger at each grant; null: not held. Of several: the
-   * first one's, 'tokens' has all by their names. */
+  /** The fencing token, larger at each grant; null: not held. For several locks,
+   * the token of the first one; 'tokens' has all by name. */
   get token() {
     return this.grant?.parts[0].token ?? null;
   }
 
-  /** Waits in line for up to 'wait' ms (Infinity: for ever, 0: only tries).
-   * True or false; rejects with the signal's reason if that is aborted. */
+  /** Waits in line for up to 'wait' ms (Infinity: without limit, 0: only tries).
+   * Resolves with true or false; rejects with the signal's reason if it is
+   * aborted. */
   async acquire(how = {}) {
     const { wait = this.options.timeout ?? Infinity, signal } = howOf(how);
     const until = waitUntil(wait);
@@ -95,8 +98,8 @@ class Lock {
     }
   }
 
-  /** Gives work(signal)'s result; the signal is aborted as that of the caller is,
-   * by whoever finds it in 'among', and with the session. */
+  /** Returns the result of work(signal). The signal is aborted with the caller's
+   * signal, by any code that finds it in 'among', and with the session. */
   async stoppable(among, signal, work) {
     const { ends } = this.session;
     const stop = new AbortController();
@@ -120,7 +123,8 @@ class Lock {
     }
   }
 
-  /** Makes acquire() elsewhere resolve with false; was there one? */
+  /** Makes waiting acquire()s resolve with false; returns whether there was
+   * one. */
   cancel() {
     this.waits.forEach((stop) => stop.abort(CANCELLED));
     return this.waits.size > 0;
@@ -172,7 +176,7 @@ class Lock {
         new HaspError('NOTHELD', `"${this.name}" was released`)));
       await this.changes.run(() => this.pay(owed));
     } finally {
-      if (this.owed.includes(owed)) { // It is to be begun.
+      if (this.owed.includes(owed)) { // It was not begun yet.
         this.session.doubts.add(this);
       }
       if (isLast && !this.options.owner) {
@@ -185,7 +189,7 @@ class Lock {
   async pay(owed) {
     await this.settle(owed);
     if (!this.owed.includes(owed)) {
-      return; // Another one has done it.
+      return; // Another release has sent it.
     }
     const { parts } = owed;
     this.owed.splice(this.owed.indexOf(owed), 1);
@@ -210,7 +214,8 @@ class Lock {
         if (this.grant !== grant) { // It was released meanwhile.
           throw new HaspError('NOTHELD', `"${this.name}" was released`);
         }
-        this.grant.shared ||= Boolean(shared); // Belief ends first.
+        // Trust in the exclusive hold ends first.
+        this.grant.shared ||= Boolean(shared);
         return await this.change('CONVERT', [shared ? 'SHARED' : 'EXCLUSIVE',
           'TOKEN', this.token, 'FULL'], until, stop) !== null;
       }));
@@ -226,8 +231,8 @@ class Lock {
     }
   }
 
-  /** The one change at a time of this object, when what came before is settled;
-   * that can be aborted, too. */
+  /** Runs the only change of this object at a time, once earlier ones are
+   * settled; the wait for that can be aborted, too. */
   async change1(until, signal, work) {
     const { timeout } = this.session;
     if (!await this.changes.enter((until ?? performance.now()) + timeout,
@@ -264,7 +269,7 @@ class Lock {
       'OWNER', this.tag.tag);
   }
 
-  /** True if the hold may be trusted now. */
+  /** True if the hold can be trusted now. */
   locked() {
     return this.left() > 0n;
   }
@@ -309,7 +314,7 @@ class Lock {
 
   // --- belief ----------------------------------------------------------------
 
-  /** Begins the belief in what was granted by the answer to what was sent then. */
+  /** Begins the trust in a grant, by the answer to the request sent then. */
   granted(all, sent, isAgain) {
     const verdict = this.judge(all, sent, isAgain);
     if (verdict === STALE) {
@@ -336,7 +341,7 @@ class Lock {
         grant.isOver = true;
       }
     }
-    if (grant.isOver) { // It was held, and is lost.
+    if (grant.isOver) { // It was held, and is already lost.
       const { name, token } = grant.parts.find(({ isOver }) => isOver) ??
         grant.parts[0];
       this.session.say('lost', { name, token, text: 'ended' });
@@ -344,7 +349,7 @@ class Lock {
     return GRANTED;
   }
 
-  /** An answer that is older than a notice may be about what has ended. */
+  /** An answer older than a notice might describe a hold that has ended. */
   judge(all, sent, isAgain) {
     const isOld = all.some((told) => told.as_of < this.session.newest);
     return isOld ? STALE : judgeTold(all, sent, isAgain);
@@ -357,7 +362,7 @@ class Lock {
     if (verdict === GRANTED) {
       this.session.held.forEach((lock) => lock.convertedBy(told));
       if (this.grant && isPart(told, this.grant.parts[0]) &&
-          told.mode !== 'shared') { // An upgrade begins the limit anew.
+          told.mode !== 'shared') { // An upgrade restarts the limit.
         this.grant.limit = limitOf([told], sent);
         this.look();
       }
@@ -385,7 +390,7 @@ class Lock {
       parts.some((part) => part.name === name && part.first > token));
   }
 
-  /** Ends those parts of that owner; gives the tokens that were believed in. */
+  /** Ends those parts of that owner; returns the tokens that were trusted. */
   endWhere(owner, which) {
     if (this.tag?.tag !== owner) {
       return [];
@@ -427,13 +432,14 @@ class Lock {
     }
   }
 
-  /** Tells, once, that its limit is over by the clock: nobody else says so in
-   * time. */
+  /** Reports, once, that the time limit is over by the local clock: the cluster
+   * reports that too late. */
   tellLimit() {
     const { session, grant } = this;
     if (grant?.limit && !grant.isOver && session.isAlive() &&
         holdRemaining(grant.limit.from, grant.limit.ms) === 0n) {
-      grant.isOver = true; // The cluster may have it: it will be released.
+      // The cluster might still hold it: it will be released.
+      grant.isOver = true;
       session.say('lost', { name: this.names[0], token: this.token,
         text: 'max hold' });
     }
@@ -485,8 +491,8 @@ class Lock {
       ...(barge ? ['BARGE'] : []), 'FULL'];
   }
 
-  /** 'more': the words of it, or the parts that are released; null: whatever its
-   * owner has. */
+  /** 'more': further words of the request, or the parts to release; null: all
+   * holds of the owner. */
   begin(verb, more) {
     this.tag ??= this.session.owners.take(this.options.owner);
     const { number, words } = this.session.owners.begin(this.tag);
@@ -517,8 +523,8 @@ class Lock {
     }
   }
 
-  /** Gives the answer; null: nothing was granted. What is older than what is known
-   * is asked for again, under its number. */
+  /** Returns the answer; null: nothing was granted. If the answer is older than
+   * the known state, it is requested again under its number. */
   async change(verb, more, until = null, signal = undefined) {
     if ((verb === 'ACQUIRE' || more.includes('EXCLUSIVE')) &&
         !await this.takeTurn(until, signal)) {
@@ -577,7 +583,7 @@ class Lock {
     }
   }
 
-  /** What the cluster does not have under a token nobody believes in. */
+  /** NOTHELD: ends the trust in a hold that the cluster does not have. */
   notHeld({ code }) {
     const { token, words: [verb, name] } = this.doubt;
     if (code === 'NOTHELD' && !verb.startsWith('LOCK.M') && token) {
@@ -657,18 +663,19 @@ class Lock {
     }
   }
 
-  /** What takes back what came of the change that was settled. */
+  /** The request that undoes the outcome of a settled change. */
   undo(reply, { isForgotten }) {
     const { verb } = this.doubt;
     const all = reply === null ? [] : toldAll(reply) ?? [];
     if (verb === 'ACQUIRE' && isForgotten && this.tag.isPrivate) {
-      // Its owner has nothing else; a named one may have other holds of it.
+      // The owner has nothing else; a named one can have other holds of the
+      // lock.
       this.owed.push({ parts: null });
     } else if (verb === 'ACQUIRE' && all.some(({ count }) => count > 0)) {
       this.owed.push({ parts: partsOf(this.names, all)
         .filter(({ isOver }) => !isOver) });
     } else if (verb === 'EXCLUSIVE' && all[0]?.count) {
-      // With a new token, and shared still.
+      // It has a new token, and is still shared.
       this.session.held.forEach(
         (lock) => lock.convertedBy({ ...all[0], mode: 'shared' }));
       this.end(false);
@@ -684,7 +691,7 @@ if (Symbol.asyncDispose) { // For `await using`.
   Lock.prototype[Symbol.asyncDispose] = Lock.prototype.release;
 }
 
-/** A signal's reason may be any error, one of ours too. */
+/** A signal's reason can be any error, also one of this package. */
 const isAbort = (error, signal) => Boolean(signal?.aborted) &&
   error === signal.reason;
 

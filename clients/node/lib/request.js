@@ -6,11 +6,13 @@
 const { toldAll } = require('./hold');
 
 const DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440';
-const GRACE_MS = 1000; // For the push that ends a wait, beyond the wait.
-const ACKED_RANGES = 16; // That a node takes in ACKED.
-const ENDLESS_WAIT_MS = 60000; // Of a session without end, each time it asks.
-const SILENCE_MS = 15000; // A wait is asked for again then: its push may be lost.
-const LEAVES = ['NOLEADER', 'MOVED', 'UNKNOWN']; // Ask at another node.
+const GRACE_MS = 1000; // Extra time for the push that ends a wait.
+const ACKED_RANGES = 16; // Most ranges that a node accepts in ACKED.
+// Limit of one wait request of a durable session.
+const ENDLESS_WAIT_MS = 60000;
+// A wait is then requested again: its push might be lost.
+const SILENCE_MS = 15000;
+const LEAVES = ['NOLEADER', 'MOVED', 'UNKNOWN']; // Another node is asked.
 const OF_ASKER = ['NOAUTH', 'WRONGPASS', 'NOTLS'];
 
 // Commands that act for a session, or are numbered in it, and others that
@@ -44,13 +46,14 @@ function checkOptions(what, options, known) {
   }
 }
 
-// [host] or host, with or without a port; or an IPv6 address alone. What no host
-// has is refused: it is an URL, or a list with other commas.
+// [host] or host, with or without a port; or an IPv6 address alone. Characters
+// that no host name has are refused: they mean a URL, or a list with other
+// commas.
 const ADDRESS = new RegExp('^(?:\\[([^\\][\\s,/;@]+)\\]|([^\\][\\s,/;@:]+))' +
   '(?::(\\d{1,5}))?$|^([^\\][\\s,/;@:]*:[^\\][\\s,/;@:]*:[^\\][\\s,/;@]*)$');
 
-/** 'host:port,...' or a list of them; a port that is missing is 7420, and
- * 'unix:/path' is a socket of this machine. */
+/** 'host:port,...' or a list of them. The default port is 7420; 'unix:/path' is
+ * a socket of this machine. */
 function parseEndpoints(endpoints) {
   const given = endpoints ?? process.env.HASP_ENDPOINTS ?? DEFAULT_ENDPOINTS;
   const list = typeof given === 'string' ? given.split(',') : given;
@@ -77,7 +80,8 @@ function parseEndpoint(text) {
     text: host.includes(':') ? `[${host}]:${port}` : `${host}:${port}` };
 }
 
-/** Those of a session, in milliseconds; 0 is none, but of 'ttl' and 'timeout'. */
+/** The durations of a session, in milliseconds; 0 means none, except for 'ttl'
+ * and 'timeout'. */
 function checkDurations({ ttl, timeout, linger = 0, alive = 0 }) {
   const all = { ttl, timeout, linger, alive };
   for (const [name, value] of Object.entries(all)) {
@@ -136,7 +140,7 @@ function goesAlone(words) {
 class Wait {
   constructor(until, owner, count, isDurable) {
     Object.assign(this, { until, owner, count, isDurable });
-    this.words(); // None has been asked yet.
+    this.words(); // Nothing has been requested yet.
   }
 
   /** The WAIT words; none if the wait is over, which asks for the outcome and
@@ -196,7 +200,7 @@ class Owners {
     this.free = [];
     this.count = 0;
     this.newest = 0;
-    this.open = []; // Numbers that are not over; ascending.
+    this.open = []; // Unfinished numbers, ascending.
     this.turn = 0; // Where the next ranges begin.
   }
 

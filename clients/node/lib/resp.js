@@ -98,7 +98,7 @@ class Parser {
     return INCOMPLETE;
   }
 
-  /** Adds the next one, or opens a list; false: there is more to come. */
+  /** Adds the next value, or opens a list; false: more input is needed. */
   element(parts) {
     const { data, at } = this;
     const end = data.indexOf('\r\n', at);
@@ -134,8 +134,8 @@ class Parser {
     return true;
   }
 
-  /** Reads a value that begins with its size; gives its end, which may be still
-   * to come. */
+  /** Reads a value that begins with its size; returns its end, which might not
+   * have arrived yet. */
   sized(parts, kind, size, at) {
     if (size < 0 || size > REPLY_MAX || this.open.length > DEPTH_MAX) {
       throw broken(`a size of ${size}`);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// A user's secret, from a file that nobody else may read.
+// A user's secret, from a file that only its owner can read.
 'use strict';
 
 const fs = require('node:fs');
 
-/** Reads the file, which only its owner may have access to. */
+/** Reads the file, which must be accessible to its owner only. */
 function readSecret(file) {
   const fd = fs.openSync(file, 'r');
   try {

@@ -17,7 +17,8 @@ const { Watch } = require('./watch');
 
 const PATIENCE_MIN_MS = 50; // Minimum wait for an answer, for any lease.
 const LOOK_MIN_MS = 20; // Minimum interval between checks of a lease.
-const AGAIN_MS = [20, 200]; // After a heartbeat that a node could not answer.
+// Pause after a heartbeat that a node could not answer.
+const AGAIN_MS = [20, 200];
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const FULL = 'LIMIT sessions of a connection';
 const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
@@ -99,7 +100,7 @@ class Session extends Core {
     super(all);
     this.options = all;
     this.told = 'held';
-    this.isListing = false; // The holds: notices were missed.
+    this.isListing = false; // The holds are being listed: notices were missed.
     this.opening = []; // OPENs that were sent.
   }
 
@@ -230,7 +231,8 @@ class Session extends Core {
 
   pushed(name, kind, told) {
     super.pushed(name, kind, told);
-    if (kind === 'please' || kind === 'breaking') { // A durable hold is.
+    // The message is about a durable hold.
+    if (kind === 'please' || kind === 'breaking') {
       this.say('please', { name: told.lock ?? name, token: told.token ?? 0,
         text: told.message ?? '' });
     }

@@ -56,9 +56,10 @@ function checkMode(file, mode) {
   }
 }
 
-/** The directory where the files are now: where Kubernetes mounts a secret
- * '..data' is a link to it, which is swapped for a new one. Gives a path into it
- * that no swap leads elsewhere, and what closes it. */
+/** The directory where the files are now. Kubernetes mounts a secret with
+ * '..data' as a link to it, and replaces the link at each update. Returns a
+ * path into the directory that no update redirects, and a function that closes
+ * it. */
 function openFolder(folder) {
   const data = path.join(folder, '..data');
   const real = fs.existsSync(path.join(data, 'ca.crt')) ? data : folder;
@@ -68,7 +69,7 @@ function openFolder(folder) {
     close: () => fs.closeSync(fd) };
 }
 
-/** '': it is not there. */
+/** '': the file does not exist. */
 function readIn(at, folder, name) {
   let fd;
   try {
@@ -89,8 +90,8 @@ function readIn(at, folder, name) {
   }
 }
 
-/** What is in ca.crt and, if the program is to show who it is, client.crt and
- * client.key, in one directory. */
+/** The contents of ca.crt and, if the program has a certificate, of client.crt
+ * and client.key, from one directory. */
 function readFolder(folder) {
   const { at, close } = openFolder(folder);
   try {
@@ -102,7 +103,7 @@ function readFolder(folder) {
   }
 }
 
-/** The certificates of a text. */
+/** The certificates in a text. */
 function certificatesIn(file, text) {
   const found = text.match(/-----BEGIN [^-]+-----[^]+?-----END [^-]+-----/g) ?? [];
   if (!found.length || text.split('-----BEGIN').length - 1 !== found.length) {
@@ -112,7 +113,8 @@ function certificatesIn(file, text) {
   return found.map((one) => new X509Certificate(one));
 }
 
-/** Checks that a node with the same CAs would take the first one, by the others. */
+/** Checks that a node with the same CAs would accept the first certificate, with
+ * the others as its chain. */
 function checkChain(file, [own, ...between], authorities) {
   const isIssuer = (one, by) => one.checkIssued(by) && one.verify(by.publicKey);
   let last = own;
@@ -127,8 +129,8 @@ function checkChain(file, [own, ...between], authorities) {
   }
 }
 
-/** Options of tls.connect() for what readFolder() gives, and the user whom the
- * certificate names. */
+/** Options of tls.connect() for the result of readFolder(), and the user that
+ * the certificate names. */
 function optionsOf(folder, { ca, cert, key }) {
   const authorities = certificatesIn(path.join(folder, 'ca.crt'), ca);
   const clusters = authorities.flatMap(namesOf);

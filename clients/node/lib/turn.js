@@ -11,8 +11,8 @@ class Turn {
     this.waiting = new Set();
   }
 
-  /** Waits until 'until' (performance.now(); null: not at all); true: leave()
-   * it afterwards. Rejects with the signal's reason if that is aborted. */
+  /** Waits until 'until' (performance.now(); null: does not wait). True: call
+   * leave() afterwards. Rejects with the signal's reason if it is aborted. */
   async enter(until = Infinity, signal = undefined) {
     while (this.isTaken) {
       const left = until === null ? 0 : until - performance.now();
@@ -37,7 +37,7 @@ class Turn {
     return true;
   }
 
-  /** Wakes all: who came first looks first. */
+  /** Wakes all waiters, in the order of arrival. */
   leave() {
     this.isTaken = false;
     this.waiting.forEach((wake) => wake());
