@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// A wait is asked again after so long: the push that ends it may have been lost.
+// How often a wait is requested again: the push that ends it might be lost.
 const waitSilence = 15 * time.Second
 
-// A change is numbered: however often it is asked, it is done once.
+// A change has a number: however often it is sent, it takes effect once.
 type change struct {
 	lock   *Lock
 	verb   string
-	how    string   // Of CONVERT: "SHARED" or "EXCLUSIVE", ...
-	token  int64    // ... and of which hold.
-	words  []string // What stands before WAIT.
-	parts  []part   // That are released; nil: whatever its owner has.
+	how    string   // Of CONVERT: "SHARED" or "EXCLUSIVE".
+	token  int64    // Of CONVERT: the token of the hold.
+	words  []string // The request, up to WAIT.
+	parts  []part   // The parts to release; nil: all holds of the owner.
 	number int64
 	tail   []string
-	sent   reading // When, what was answered.
-	asked  bool    // It may have been done by now.
-	isLate bool    // The newest asking was given up in the queue.
+	sent   reading // When the answered request was sent.
+	asked  bool    // It might have been done.
+	isLate bool    // The newest attempt was given up while in the queue.
 	told   chan ending
 }
 
-// An ending is what a push tells of the end of a wait.
+// An ending is a push that reports the end of a wait.
 type ending struct {
 	place int64
-	all   []any // Of what was granted; nil: nothing was.
+	all   []any // The holds that were granted; nil: none.
 }
 
 func (l *Lock) newChange(verb string, more ...string) *change {
@@ -53,7 +53,7 @@ func (l *Lock) newChange(verb string, more ...string) *change {
 	return c
 }
 
-// newRelease gives back these parts of a grant, and nothing else.
+// newRelease releases these parts of a grant, and nothing else.
 func (l *Lock) newRelease(parts []part) *change {
 	c := l.newChange("RELEASE")
 	c.parts = parts
@@ -72,7 +72,7 @@ func (l *Lock) newRelease(parts []part) *change {
 	return c
 }
 
-// notHeld: what the cluster does not have under a token is believed in by nobody.
+// notHeld ends the trust in a hold that the cluster does not have (NOTHELD).
 func (c *change) notHeld(err error) {
 	if !errors.Is(err, ErrNotHeld) || len(c.parts) > 1 {
 		return
@@ -88,10 +88,11 @@ func (c *change) notHeld(err error) {
 	})
 }
 
-// claim is newChange of what asks for more. The cluster takes two waits of one
-// owner for one, with one grant. So an owner asks once at a time for a lock, and
-// not before it is known what came of what nobody waits for any more: that will
-// be given back. nil without an error: it only tries, and he waits for it.
+// claim is newChange for a request for more. The cluster merges two waits of
+// one owner into one wait with one grant. So an owner sends one request for a
+// lock at a time, and only when abandoned ones are settled: their grants are
+// released. nil without an error: the lock was only tried, and the owner has a
+// waiting request.
 func (l *Lock) claim(ctx context.Context, wait bool, verb string,
 	more ...string) (*change, error) {
 	s := l.session
@@ -124,9 +125,9 @@ func (l *Lock) claim(ctx context.Context, wait bool, verb string,
 	}
 }
 
-// hasRival: does the same owner ask for any of it by another Lock, or is one of
-// this Lock's conversions not over, and does he stand in the queue? The caller has
-// the session's mu.
+// hasRival reports whether the same owner is requesting any of these locks with
+// another Lock, or has an unfinished conversion of this Lock, and whether one
+// of these requests is in the queue. The caller has the session's mu.
 func (l *Lock) hasRival() (has, queues bool) {
 	for c, isQueued := range l.session.claims {
 		isOther := c.lock != l || c.verb == "CONVERT"
@@ -148,7 +149,7 @@ func (l *Lock) hasAnyOf(names []string) bool {
 	return false
 }
 
-// setClaim: others of the same owner wait for it until endClaim.
+// setClaim makes other requests of the owner wait until endClaim.
 func (c *change) setClaim(queues bool) {
 	s := c.lock.session
 	s.mu.Lock()
@@ -165,7 +166,7 @@ func (c *change) endClaim() {
 	s.tellClaims()
 }
 
-// tellClaims wakes who waits for one. The caller has mu.
+// tellClaims wakes the waiters for a claim. The caller has mu.
 func (s *Session) tellClaims() {
 	close(s.claimNews)
 	s.claimNews = make(chan struct{})
@@ -195,8 +196,8 @@ func (l *Lock) words() []string {
 	return append(words, "FULL")
 }
 
-// grant asks until take believes in what is answered, or does not: an answer that
-// is older than what is known is asked for again, under its number.
+// grant repeats the request until take accepts or rejects the answer: an answer
+// that is older than the known state is requested again, under its number.
 func (c *change) grant(ctx context.Context, wait bool,
 	take func([]told, reading, bool) verdict) (verdict, error) {
 	for round := 0; ; round++ {
@@ -215,7 +216,7 @@ func (c *change) grant(ctx context.Context, wait bool,
 	}
 }
 
-// ask asks until it is answered. One that waits does so until ctx is done.
+// ask repeats the request until it is answered; a wait until ctx is done.
 func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 	s := c.lock.session
 	c.isLate = false
@@ -248,7 +249,8 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 	}
 }
 
-// waiting are the words of a wait: until ctx is done, and a push tells its end.
+// waiting returns the words of a wait that ends with ctx; a push reports its
+// end.
 func (c *change) waiting(ctx context.Context, wait bool) []string {
 	until, ok := ctx.Deadline()
 	if !wait {
@@ -263,8 +265,9 @@ func (c *change) waiting(ctx context.Context, wait bool) []string {
 	return []string{"WAIT", milliseconds(left), "PUSH"}
 }
 
-// fits: is it what such a change is answered? Whatever else a node that is none
-// says is no grant.
+// fits reports whether the reply has the form that such a change is answered
+// with. Any other reply, from a peer that is not a node, must not count as a
+// grant.
 func (c *change) fits(reply any) bool {
 	if _, isQueued := placeOf(reply); isQueued || reply == nil {
 		return c.verb != "RELEASE"
@@ -283,8 +286,8 @@ func placeOf(reply any) (int64, bool) {
 	return place, word == "QUEUED" && err == nil
 }
 
-// park waits for the push that tells what was granted at that place. nil: the
-// cluster is to be asked, as when the push may have been lost.
+// park waits for the push that reports what was granted at that place. nil: ask
+// the cluster, for example because the push might be lost.
 func (c *change) park(ctx context.Context, gone chan struct{}, place int64) any {
 	c.setClaim(true)
 	defer c.setClaim(false)
@@ -294,7 +297,7 @@ func (c *change) park(ctx context.Context, gone chan struct{}, place int64) any 
 		select {
 		case told := <-c.told:
 			if told.place != place {
-				continue // Of an earlier wait, or told twice.
+				continue // It is from an earlier wait, or a duplicate.
 			}
 			if told.all != nil && c.isComplete(told.all) {
 				return told.all
@@ -308,7 +311,8 @@ func (c *change) park(ctx context.Context, gone chan struct{}, place int64) any 
 	}
 }
 
-// isComplete: a push does not say from when a limit counts.
+// isComplete is false for a hold with a limit: a push has no start of the
+// limit.
 func (c *change) isComplete(all []any) bool {
 	for _, one := range toldAll(all) {
 		if one.left >= 0 {
@@ -318,7 +322,7 @@ func (c *change) isComplete(all []any) bool {
 	return c.fits(all)
 }
 
-// tell never blocks: what finds no room is asked for in the end.
+// tell never blocks: if there is no room, the outcome is requested at the end.
 func (c *change) tell(place int64, all []any) {
 	select {
 	case c.told <- ending{place, all}:
@@ -336,8 +340,9 @@ func (s *Session) setWaits(c *change, is bool) {
 	}
 }
 
-// forever is a wait without end. A durable session may have none: nothing would
-// end that of a client that has died. A minute counts anew whenever it asks.
+// forever is a wait without limit. A durable session must not use it, since the
+// wait of a dead client would never end; each of its requests waits for a
+// minute.
 func (s *Session) forever() string {
 	if s.options.Durable {
 		return "60000"
@@ -350,7 +355,7 @@ func (c *change) with(more ...string) []string {
 	return append(append(words, more...), c.tail...)
 }
 
-// errLate: ctx was done while the lock was waited for, and others hold it.
+// errLate means that ctx was done while others held the lock.
 var errLate = errors.New("not granted in time")
 
 func (l *Lock) late(why error) error {
@@ -359,19 +364,19 @@ func (l *Lock) late(why error) error {
 
 func (c *change) end() { c.lock.session.numbers.end(c.number) }
 
-// settle clears up a change whose outcome is not known, for as long as the
-// session lives: asked again under its number, and not waiting, it tells what
-// became of it. What was granted meanwhile is taken back, since nobody waits for
-// it any more. Then others here may use the lock, if it had the turn.
+// settle settles a change with an unknown outcome, as long as the session
+// lives: sent again under its number, and without a wait, it returns the
+// outcome. A grant is released, since no caller waits for it. Then other users
+// of the lock can proceed, if this change had the turn.
 func (c *change) settle(hasTurn bool) {
 	l := c.lock
-	defer c.endClaim() // Of what is settled, whatever c is then.
+	defer c.endClaim() // The claim of this change, whatever c is by then.
 	for round := 1; ; round++ {
 		ctx, cancel := context.WithTimeout(l.session.over, l.session.options.Timeout)
 		reply, err := c.ask(ctx, false)
 		cancel()
 		if l.session.over.Err() != nil {
-			return // Everything has ended with the session.
+			return // The session has ended, and so have all its holds.
 		}
 		if err != nil && !c.isOutcome(err) {
 			pause(l.session.over, round)
@@ -387,7 +392,8 @@ func (c *change) settle(hasTurn bool) {
 	}
 }
 
-// undo is what takes back what came of a change; nil: nothing has to be.
+// undo returns the request that undoes the outcome of a change; nil: none is
+// needed.
 func (c *change) undo(reply any, err error) *change {
 	l := c.lock
 	all := toldAll(reply)
@@ -395,7 +401,7 @@ func (c *change) undo(reply any, err error) *change {
 	case c.verb == "RELEASE":
 		c.notHeld(err)
 	case c.verb == "ACQUIRE" && isForgotten(err) && l.options.Owner == "":
-		// Its owner has nothing else. A named one may have other holds of it.
+		// The owner has nothing else. A named one can have other holds.
 		return l.newChange("RELEASE")
 	case c.verb == "ACQUIRE" && err == nil && reply != nil:
 		var held []part
@@ -408,7 +414,7 @@ func (c *change) undo(reply any, err error) *change {
 			return l.newRelease(held)
 		}
 	case c.how == "EXCLUSIVE" && err == nil && reply != nil && all[0].count > 0:
-		all[0].mode = "shared" // It will be, and has a new token.
+		all[0].mode = "shared" // It will be, with a new token.
 		l.session.eachHold(func(other *Lock) { other.convertedBy(&all[0]) })
 		return l.newChange("CONVERT", "SHARED", "TOKEN",
 			strconv.FormatInt(all[0].token, 10), "FULL")
@@ -416,8 +422,8 @@ func (c *change) undo(reply any, err error) *change {
 	return nil
 }
 
-// isOutcome: the error tells what became of the change. What gives something back
-// and could be done by no node is still to be done.
+// isOutcome reports whether the error determines the outcome of the change. A
+// release that no node could do must still be done.
 func (c *change) isOutcome(err error) bool {
 	if isForgotten(err) {
 		return true

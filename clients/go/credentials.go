@@ -14,23 +14,23 @@ import (
 	"sync"
 )
 
-// credentials are what a connection shows and believes: certificates and a user's
-// secret, from files that are read again before each connection is made. What is in
-// the files may be half written, or of another user: then what was good before is
-// kept. What the program gives in memory is kept as it is.
+// credentials authenticate a connection and its peer: certificates and a user's
+// secret, from files that are read again before each connection. If the files
+// are half written, or belong to another user, the last good credentials stay
+// in use. A configuration that the program passed in memory is never replaced.
 type credentials struct {
-	given  *tls.Config // Of the program; nil: that of the folder.
+	given  *tls.Config // From the program; nil: use the folder.
 	folder string      // "": none.
-	path   string      // Of the secret; "": none.
+	path   string      // Of the secret file; "": none.
 
 	mu      sync.Mutex
 	files   files
 	shown   shown
-	isKnown bool   // A node has done what was asked.
-	refused string // Why the files are not taken, as was told.
+	isKnown bool   // A node has done a request.
+	refused string // Why the files cannot be used, as last reported.
 }
 
-// files are what was read.
+// files are the contents that were read.
 type files struct{ ca, certificate, key, secret []byte }
 
 func (f files) equal(other files) bool {
@@ -39,22 +39,22 @@ func (f files) equal(other files) bool {
 		bytes.Equal(f.secret, other.secret)
 }
 
-// shown is what a connection is made with.
+// shown has the parameters of a connection.
 type shown struct {
-	secure *tls.Config // nil: plain.
-	auth   []string    // The request that shows the secret; nil: none.
-	who    string      // The users that it comes as.
+	secure *tls.Config // nil: not encrypted.
+	auth   []string    // The request that presents the secret; nil: none.
+	who    string      // The users that it authenticates as.
 }
 
-// known are those of files, by where these are: once a session of the process was
-// opened with them, they may be half written when another one is.
+// known has the credentials of files, by path: while a session of the process
+// uses the files, they can be half written when another one is opened.
 var known = struct {
 	mu sync.Mutex
 	of map[string]*credentials
 }{of: map[string]*credentials{}}
 
-// credentialsOf gives the same for what makes the same connections, and what tells
-// them from others.
+// credentialsOf returns the same object for the same connections, and a key
+// that differs for others.
 func credentialsOf(options Options) (*credentials, string, error) {
 	made := &credentials{given: options.TLSConfig, folder: options.TLS,
 		path: options.SecretFile}
@@ -102,7 +102,7 @@ func (c *credentials) wasLetIn() bool {
 	return c.isKnown
 }
 
-// mayAskAgain, by another connection, although a node does not know who asks.
+// mayAskAgain, on another connection, although a node refused the credentials.
 func (c *credentials) mayAskAgain() bool {
 	if c.wasLetIn() {
 		return true
@@ -117,8 +117,8 @@ func (c *credentials) letIn() {
 	c.mu.Unlock()
 }
 
-// renew reads the files again: whether they were taken into use because they are
-// others, and, once for each reason, why they were not.
+// renew reads the files again. It reports whether changed files came into use
+// and, once for each reason, why the files cannot be used.
 func (c *credentials) renew() (hasChanged bool, notice string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *credentials) renew() (hasChanged bool, notice string) {
 	return true, ""
 }
 
-// make checks what was read.
+// make checks the files that were read.
 func (c *credentials) make(read files) (shown, error) {
 	made := shown{secure: c.given}
 	user, secretUser := "", ""
@@ -176,13 +176,13 @@ func (c *credentials) read() (files, error) {
 	return read, err
 }
 
-// readFolder reads all files in one directory: where Kubernetes mounts a secret
-// "..data" is a link to that, which is swapped for a new one.
+// readFolder reads all files from one directory: Kubernetes mounts a secret
+// with "..data" as a link to it, and replaces the link at each update.
 func readFolder(folder string) (files, error) {
 	var read files
 	at, err := os.Open(filepath.Join(folder, "..data"))
 	if err == nil && !exists(filepath.Join(inside(at, folder), "ca.crt")) {
-		at.Close() // The certificates are not among what is swapped.
+		at.Close() // The certificates are not below the link.
 		err = os.ErrNotExist
 	}
 	if err != nil {
@@ -210,8 +210,8 @@ func readFolder(folder string) (files, error) {
 	return read, nil
 }
 
-// inside is a path into the directory that is open, wherever its name leads by now;
-// else the name.
+// inside returns a path into the open directory, which stays valid when the
+// link is replaced, or the name.
 func inside(at *os.File, name string) string {
 	path := fmt.Sprintf("/proc/self/fd/%d", at.Fd())
 	if exists(path) {
@@ -220,7 +220,7 @@ func inside(at *os.File, name string) string {
 	return name
 }
 
-// readIn reads a file of a directory; of one that is not there nothing.
+// readIn reads a file of a directory; a missing file is empty.
 func readIn(at, folder, name string, check func(string, os.FileMode) error) ([]byte,
 	error) {
 	file, err := os.Open(filepath.Join(at, name))
@@ -243,7 +243,7 @@ func readIn(at, folder, name string, check func(string, os.FileMode) error) ([]b
 	return io.ReadAll(file)
 }
 
-// isTrust: one end does not take the other's certificate.
+// isTrust reports whether one end rejected the other's certificate.
 func isTrust(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "tls:") || strings.Contains(text, "certificate") ||

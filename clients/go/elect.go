@@ -12,27 +12,27 @@ import (
 
 // Callbacks of an Elector, named as those of client-go's leaderelection.
 type Callbacks struct {
-	// OnStartedLeading is called when this process leads. Its context ends when
-	// it does no longer. lock is what it holds: lock.Guard before each step, since
-	// ctx.Err() knows no clock and a process that was stopped finds it nil;
-	// lock.Token() is the fence of what it writes. When it returns, panics or calls
-	// runtime.Goexit, the leadership is given up; if it returns soon, again and
-	// again, the Elector waits before it campaigns anew.
+	// OnStartedLeading is called when this process leads. Its context ends with
+	// the leadership. lock is the hold: call lock.Guard before each step, since
+	// ctx.Err() does not check the clock, and is nil in a process that was
+	// paused. lock.Token() fences the writes. When the callback returns, panics
+	// or calls runtime.Goexit, the leadership is given up. If it repeatedly
+	// returns soon, the next campaign begins later each time.
 	OnStartedLeading func(ctx context.Context, lock *Lock)
-	// OnStoppedLeading is called after OnStartedLeading has ended, however that
-	// was. The lock is released after it.
+	// OnStoppedLeading is called after OnStartedLeading has ended in any way.
+	// The lock is released afterwards.
 	OnStoppedLeading func()
-	// OnNewLeader, if not nil, is told who leads, also of this process itself.
+	// OnNewLeader, if not nil, gets each new leader, which can be this process.
 	OnNewLeader func(identity string)
-	// OnError, if not nil, is told of each attempt to campaign that has failed,
-	// and which endpoints failed how; the next one follows by itself.
+	// OnError, if not nil, gets each failed attempt to campaign, with the error
+	// of each endpoint. The next attempt follows automatically.
 	OnError func(err error)
 }
 
 // An Elector campaigns for a lock, and leads while it holds it.
 type Elector struct {
-	Name      string // Of the lock.
-	Identity  string // What OnNewLeader is told; "": the session's name.
+	Name      string // The name of the lock.
+	Identity  string // The value for OnNewLeader; "": the session's name.
 	Options   Options
 	Callbacks Callbacks
 }
@@ -45,10 +45,10 @@ const (
 	backOffMax = 5 * time.Second
 )
 
-// A backOff is how long the next campaign waits; 0: not at all.
+// A backOff is the delay before the next campaign; 0: none.
 type backOff time.Duration
 
-// after is told how long a term lasted that the callback has ended.
+// after sets the delay; lasted is the length of a term that the callback ended.
 func (b *backOff) after(term time.Duration) {
 	switch next := 2 * time.Duration(*b); {
 	case term >= termGood:
@@ -62,8 +62,8 @@ func (b *backOff) after(term time.Duration) {
 	}
 }
 
-// wait waits, for a length by chance, so that candidates whose callbacks fail
-// alike do not come at once.
+// wait waits for a random time, so that candidates whose callbacks fail in the
+// same way do not campaign at the same moment.
 func (b backOff) wait(ctx context.Context) {
 	if b == 0 {
 		return
@@ -77,10 +77,10 @@ func (b backOff) wait(ctx context.Context) {
 	}
 }
 
-// Run campaigns, leads, and campaigns again, until ctx is done. Its error is that of
-// ctx, with the reason why the last campaign failed, if it did. Lost sessions are
-// replaced. Run returns at once if no further attempt can succeed: the cluster
-// refuses (ErrRefused), or the options are invalid.
+// Run campaigns, leads, and campaigns again, until ctx is done. Its error is
+// that of ctx, with the reason why the last campaign failed, if it did. Lost
+// sessions are replaced. Run returns at once if no further attempt can succeed:
+// the cluster refuses (ErrRefused), or the options are invalid.
 func (e *Elector) Run(ctx context.Context) error {
 	if e.Callbacks.OnStartedLeading == nil {
 		return errors.New("hasp: an Elector needs OnStartedLeading")
@@ -101,13 +101,13 @@ func (e *Elector) Run(ctx context.Context) error {
 type electing struct {
 	*Elector
 	back    backOff
-	failure error // Of the last attempt to campaign.
+	failure error // The error of the last attempt to campaign.
 }
 
-// failed records an attempt that may go better the next time.
+// failed records an attempt that can succeed the next time.
 func (e *electing) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && e.failure != nil {
-		return // It was ended; what had failed before is the news.
+		return // ctx ended it: keep the error from before.
 	}
 	e.failure = err
 	if e.Callbacks.OnError != nil && ctx.Err() == nil {
@@ -115,8 +115,8 @@ func (e *electing) failed(ctx context.Context, err error) {
 	}
 }
 
-// campaign opens a session and serves with it; an error is that of what may not
-// pass.
+// campaign opens a session and serves with it. It returns an error only if no
+// further attempt can succeed.
 func (e *electing) campaign(ctx context.Context) error {
 	session, err := Open(ctx, e.Options)
 	if err != nil {
@@ -127,8 +127,8 @@ func (e *electing) campaign(ctx context.Context) error {
 		pause(ctx, 5)
 		return nil
 	}
-	// However the callbacks end, by a panic or Goexit too: nobody else would end
-	// the session. ctx may be done: what is held is given back all the same.
+	// Runs however the callbacks end, also by a panic or Goexit, since nothing
+	// else ends the session. ctx can be done: the holds are released anyway.
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -144,8 +144,8 @@ func mayPass(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// serve campaigns with one session, until that has ended; an error is that of
-// what may not pass.
+// serve campaigns with one session, until it has ended. It returns an error
+// only if no further attempt can succeed.
 func (e *electing) serve(ctx context.Context, session *Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,18 +193,19 @@ func (e *Elector) lead(ctx context.Context, lock *Lock) (ended bool) {
 	return leading.Err() == nil
 }
 
-// observe looks who leads whenever something has happened to the lock.
+// observe reads the current leader after each change of the lock.
 func (e *Elector) observe(ctx context.Context, session *Session) {
 	last := ""
 	session.Watch(ctx, e.Name, func(change Change) {
 		if change.Kind != "" && (change.Kind != "granted" || change.Lock != e.Name) {
 			return
 		}
-		// Not here: the connection goes on reading meanwhile.
+		// Not here, since the connection must continue to read.
 		holders, _, err := session.Show(ctx, e.Name)
 		for round := 1; err != nil && mayPass(err) && ctx.Err() == nil &&
 			session.State() != Lost; round++ {
-			pause(ctx, round) // Nobody else says who leads until it changes.
+			// No other message reports the leader until it changes.
+			pause(ctx, round)
 			holders, _, err = session.Show(ctx, e.Name)
 		}
 		if err == nil && len(holders) > 0 && holders[0].Value != last {

@@ -16,7 +16,7 @@ import (
 type part struct {
 	name         string
 	token, first int64
-	asOf         int64 // The newest state that is known to have it.
+	asOf         int64 // The newest state known to contain it.
 	isOver       bool  // The cluster has ended it.
 }
 
@@ -27,7 +27,7 @@ type grant struct {
 	shared bool
 	since  reading // A limited hold counts from here.
 	limit  int64   // Milliseconds; 0: no limit.
-	isOver bool    // One of its parts is, or its limit is, by the clock.
+	isOver bool    // A part is over, or the limit is over by the clock.
 }
 
 // left returns the parts that the cluster might still hold.
@@ -46,7 +46,7 @@ type told struct {
 	lock, owner, mode   string
 	token, first, count int64
 	left                int64 // Milliseconds; -1: it has no limit.
-	asOf                int64 // The state that this tells of.
+	asOf                int64 // The state that the report is about.
 }
 
 func toldOf(value any) (told, bool) {
@@ -94,11 +94,11 @@ const (
 	isNothing verdict = iota // Nothing was granted.
 	isGranted
 	isOver  // It was granted, and is over by now.
-	isStale // It is to be asked again, under its number.
+	isStale // The request must be sent again, under its number.
 )
 
-// limitOf is the smallest limit of several holds, 0: none. isStale: of one
-// nothing is left by that answer.
+// limitOf returns the smallest limit of several holds, 0: none has one.
+// isStale: by that answer, the limit of a hold is over.
 func limitOf(all []told, sent reading) (limit int64, what verdict) {
 	what = isGranted
 	for _, one := range all {
@@ -114,9 +114,9 @@ func limitOf(all []told, sent reading) (limit int64, what verdict) {
 	return limit, what
 }
 
-// granted begins the belief in what was granted by the answer to what was sent
-// then. What is over by that answer was held, and is lost. isAgain: another one
-// had told of a limit that is over, and so it is.
+// granted begins the trust in a grant, by the answer to the request sent then.
+// A hold that is over by that answer was held, and is lost. isAgain: another
+// answer also had a limit that was over, so the hold is over.
 func (l *Lock) granted(all []told, sent reading, isAgain bool) verdict {
 	limit, what := limitOf(all, sent)
 	if what == isStale && !isAgain {
@@ -133,8 +133,8 @@ func (l *Lock) granted(all []told, sent reading, isAgain bool) verdict {
 	l.mu.Lock()
 	l.grants = append(l.grants, g)
 	l.mu.Unlock()
-	// First it can be found by who is told of an end, then it is seen whether one
-	// had been told that this answer does not know of.
+	// The order matters: first the grant becomes visible to notices of ends,
+	// then it is checked against notices that are newer than the answer.
 	s.mu.Lock()
 	s.holds[l] = true
 	isOld := false
@@ -170,8 +170,8 @@ func (l *Lock) lostAtOnce(g *grant) {
 	l.session.emit(event)
 }
 
-// supersedes ends what the same owner had under tokens that are over by this
-// grant. False: this one is over itself, by another that is known.
+// supersedes ends holds of the same owner whose tokens this grant replaces.
+// False: a newer grant that is known has replaced this one.
 func (l *Lock) supersedes(g *grant) bool {
 	isNewest := true
 	for i, own := range append([]part(nil), g.parts...) {
@@ -213,8 +213,8 @@ func (l *Lock) hasNewer(t *told) bool {
 	return false
 }
 
-// endWhere ends the parts of that owner for which is holds; it gives the tokens
-// of those that were believed in.
+// endWhere ends the parts of that owner for which is returns true. It returns
+// the tokens that were trusted.
 func (l *Lock) endWhere(owner string, is func(*part) bool) map[int64]bool {
 	if l.owner != owner {
 		return nil
@@ -278,7 +278,7 @@ func (l *Lock) convertedBy(now *told) {
 	}
 }
 
-// prolong: an upgrade begins the limit anew.
+// prolong restarts the limit: an upgrade begins it again.
 func (l *Lock) prolong(now *told, limit int64, sent reading) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,7 +288,7 @@ func (l *Lock) prolong(now *told, limit int64, sent reading) {
 	}
 }
 
-// top is the grant that is believed in. The caller has mu.
+// top returns the grant that is trusted. The caller has mu.
 func (l *Lock) top() *grant {
 	if len(l.grants) == 0 {
 		return nil
@@ -296,8 +296,8 @@ func (l *Lock) top() *grant {
 	return l.grants[len(l.grants)-1]
 }
 
-// forget ends the belief in the newest grant, and gives it; nil: there was none.
-// Was it the last?
+// forget ends the trust in the newest grant, and returns it; nil: there was
+// none. It also reports whether it was the last one.
 func (l *Lock) forget() (was *grant, isLast bool) {
 	l.mu.Lock()
 	was = l.top()
@@ -311,7 +311,7 @@ func (l *Lock) forget() (was *grant, isLast bool) {
 	return was, l.forgetGrant(was)
 }
 
-// forgetGrant: was it the last?
+// forgetGrant reports whether it was the last grant.
 func (l *Lock) forgetGrant(g *grant) bool {
 	l.mu.Lock()
 	for i := range l.grants {
@@ -333,7 +333,7 @@ func (l *Lock) forgetGrant(g *grant) bool {
 		l.drop()
 	}
 	l.mu.Unlock()
-	l.believe() // In what it was locked by before.
+	l.believe() // Trust continues with the grant from before.
 	return top == nil
 }
 
@@ -429,7 +429,7 @@ func (l *Lock) never(need time.Duration) string {
 		"Linger and Hold", most)
 }
 
-// mayRecover: what is not believed in now may be held again.
+// mayRecover reports whether a hold that is not trusted now can be held again.
 func (l *Lock) mayRecover() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -456,7 +456,7 @@ func (l *Lock) Context(parent context.Context) (context.Context, context.CancelF
 	return ctx, cancel
 }
 
-// believe begins what Context gives: at the grant, and after each jeopardy.
+// believe starts the context of Context: at the grant, and after each jeopardy.
 func (l *Lock) believe() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -470,7 +470,7 @@ func (l *Lock) believe() {
 	l.armLimit()
 }
 
-// armLimit has the end of a limited hold told in time. The caller has mu.
+// armLimit makes a timer report the end of a limited hold. The caller has mu.
 func (l *Lock) armLimit() {
 	if l.over != nil {
 		l.over.Stop()
@@ -490,12 +490,13 @@ func (l *Lock) limitOver() {
 		l.mu.Unlock()
 		return
 	}
-	if holdRemaining(g.since, g.limit, clockNow()) > 0 { // Of another grant.
+	// The timer was for another grant.
+	if holdRemaining(g.since, g.limit, clockNow()) > 0 {
 		l.armLimit()
 		l.mu.Unlock()
 		return
 	}
-	g.isOver = true // The cluster may have it still: it will be released.
+	g.isOver = true // The cluster might still hold it: it will be released.
 	l.drop()
 	event := Event{EventLost, l.names[0], g.parts[0].token, "max hold"}
 	l.mu.Unlock()
@@ -504,7 +505,7 @@ func (l *Lock) limitOver() {
 	}
 }
 
-// doubt ends what Context gave.
+// doubt ends the context of Context.
 func (l *Lock) doubt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -524,11 +525,11 @@ func (s *Session) eachHold(do func(*Lock)) {
 	}
 }
 
-// holdEnded: the cluster has ended a hold.
+// holdEnded handles the report that the cluster has ended a hold.
 func (s *Session) holdEnded(notice map[string]any) {
 	now := told{lock: asText(notice["lock"]), owner: asText(notice["owner"]),
 		token: asInt(notice["token"]), first: asInt(notice["first"])}
-	ended := map[int64]bool{} // As they were granted.
+	ended := map[int64]bool{} // By their original tokens.
 	s.eachHold(func(l *Lock) {
 		for token := range l.endWhere(now.owner, func(p *part) bool { return now.is(p) }) {
 			ended[token] = true
@@ -554,7 +555,8 @@ func (s *Session) heard(answer map[string]any) {
 		}
 	}
 	s.mu.Lock()
-	s.newest = maxOf(s.newest, newest, dropped) // First: see granted.
+	// Before the holds are read: see granted.
+	s.newest = maxOf(s.newest, newest, dropped)
 	isIncomplete := dropped > s.seen && len(s.holds) > 0
 	if !isIncomplete {
 		s.seen = s.newest
@@ -591,7 +593,7 @@ func (s *Session) confirm(dropped, seen int64) {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		return // The next heartbeat begins it anew.
+		return // The next heartbeat starts it again.
 	}
 	ended := map[part]bool{}
 	s.eachHold(func(l *Lock) {
@@ -606,7 +608,7 @@ func (s *Session) confirm(dropped, seen int64) {
 	}
 }
 
-// listHolds gives the session's holds by their locks.
+// listHolds returns the session's holds by lock.
 func (s *Session) listHolds() (map[string][]told, error) {
 	all := map[string][]told{}
 	words := []string{"SESSION.HOLDS", "COUNT", "1000"}
@@ -633,7 +635,7 @@ func (s *Session) listHolds() (map[string][]told, error) {
 	}
 }
 
-// endUnlisted gives the tokens of what has ended by the names of the locks.
+// endUnlisted returns the tokens of the holds that ended, by lock name.
 func (l *Lock) endUnlisted(all map[string][]told, dropped int64) map[string]map[int64]bool {
 	ended := map[string]map[int64]bool{}
 	for _, name := range l.names {

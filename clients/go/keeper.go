@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	patienceMin = 50 * time.Millisecond // For an answer, however short the lease.
-	lookMin     = 20 * time.Millisecond // Between two looks at a lease.
+	patienceMin = 50 * time.Millisecond // Limit for an answer, for any lease.
+	// Minimum interval between checks of a lease.
+	lookMin = 20 * time.Millisecond
 )
 
-// patienceOf is how long a heartbeat of that lease may go without its answer.
+// patienceOf returns how long a heartbeat of that lease may remain unanswered.
 func patienceOf(l *lease) time.Duration {
 	if period := l.period(); period > patienceMin {
 		return period
@@ -23,8 +24,8 @@ func patienceOf(l *lease) time.Duration {
 	return patienceMin
 }
 
-// look tells what the clock, or an answer, has changed, whatever the heartbeats
-// wait for meanwhile.
+// look reports changes of the lease by the clock or by an answer, even while a
+// heartbeat waits.
 func (s *Session) look() {
 	defer s.waitGroup.Done()
 	defer s.finish()
@@ -49,8 +50,8 @@ func (s *Session) look() {
 	}
 }
 
-// keep sends heartbeats, and one as soon as a connection is lost: the first that
-// the next node hears of the session.
+// keep sends heartbeats, one of them as soon as a connection is lost: it is the
+// first request of the session to the next node.
 func (s *Session) keep() {
 	defer s.waitGroup.Done()
 	var gone chan struct{}
@@ -76,7 +77,7 @@ func (s *Session) keep() {
 	}
 }
 
-// wake makes look look.
+// wake triggers a check in look.
 func (s *Session) wake() {
 	select {
 	case s.news <- struct{}{}:
@@ -84,13 +85,13 @@ func (s *Session) wake() {
 	}
 }
 
-// beat sends a heartbeat and takes its answer. It gives what tells of the end of
-// that connection; nil: it failed.
+// beat sends a heartbeat and handles its answer. It returns the channel that
+// closes when that connection ends; nil: the heartbeat failed.
 func (s *Session) beat() chan struct{} {
 	patience := patienceOf(&s.lease)
 	ctx, cancel := context.WithTimeout(s.over, 2*patience)
 	defer cancel()
-	// By its secret: it waits for no attachment.
+	// It carries the secret, so it need not wait for ATTACH.
 	a := &ask{session: s, patience: patience, isUrgent: true, isApart: true,
 		words: []string{"SESSION.KEEP", s.idText(), s.secret, "FULL",
 			"AFTER", strconv.FormatInt(s.seenNow(), 10)}, fits: isLease}
@@ -118,7 +119,7 @@ func (s *Session) seenNow() int64 {
 	return s.seen
 }
 
-// lose: the cluster says that the session has ended.
+// lose handles the answer that the session has ended.
 func (s *Session) lose(why error) {
 	s.note(why.Error())
 	s.lease.refused()
@@ -144,7 +145,8 @@ func (s *Session) isEarned() bool {
 		time.Duration(s.aliveAt.age(clockNow())) <= s.options.Alive
 }
 
-// tellNews tells what the clock, or an answer, has changed, and gives it.
+// tellNews reports a change of the state by the clock or an answer, and returns
+// it.
 func (s *Session) tellNews(told State) State {
 	state := s.State()
 	if state == told {
@@ -173,7 +175,7 @@ func (s *Session) tellNews(told State) State {
 	return state
 }
 
-// finish: whoever waits learns that the session is over.
+// finish notifies all waiters that the session is over.
 func (s *Session) finish() {
 	s.end()
 	s.mu.Lock()
@@ -184,7 +186,7 @@ func (s *Session) finish() {
 	}
 }
 
-// pushed is told what a node says unasked.
+// pushed handles a push from a node.
 func (s *Session) pushed(kind string, told map[string]any) {
 	switch kind {
 	case "please", "breaking":
@@ -203,8 +205,7 @@ func (s *Session) pushed(kind string, told map[string]any) {
 
 // --- events ------------------------------------------------------------------
 
-// emit never blocks and drops nothing: a handler that is slow has its events
-// later.
+// emit never blocks and drops nothing: a slow handler gets its events later.
 func (s *Session) emit(event Event) {
 	if s.options.OnEvent == nil {
 		return
@@ -218,8 +219,8 @@ func (s *Session) emit(event Event) {
 	}
 }
 
-// tellEvent calls OnEvent. One that calls Goexit, as a test does that fails, ends
-// no other event.
+// tellEvent calls OnEvent. A handler that calls Goexit, like a failing test,
+// does not prevent later events.
 func (s *Session) tellEvent(event Event) {
 	done := make(chan struct{})
 	go func() {
@@ -229,8 +230,8 @@ func (s *Session) tellEvent(event Event) {
 	<-done
 }
 
-// startEvents starts the goroutine that calls OnEvent; closing what it gives
-// ends it when all has been told.
+// startEvents starts the goroutine that calls OnEvent. Closing the returned
+// channel ends it after all events are delivered.
 func (s *Session) startEvents() chan struct{} {
 	end := make(chan struct{})
 	s.waitGroup.Add(1)

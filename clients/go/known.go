@@ -8,23 +8,24 @@ import (
 	"sync"
 )
 
-// knownCluster is which cluster the process works with, so that it does not lock at
-// another one which happens to answer at one of its endpoints. Each node says in its
-// answer to HELLO to which life of a cluster it belongs, and from which lives that
-// was restored. The first life at which something was done becomes the known one. A
-// node of another life is a stranger, unless its life was restored from the known
-// one, or every endpoint showed that same life when it was reached last, and no
-// session of the process is believed any longer. It is never stored.
+// knownCluster is the cluster that the process works with. It prevents the
+// process from locking in another cluster that happens to answer at one of its
+// endpoints. In its answer to HELLO each node names the life of its cluster,
+// and the lives from which that one was restored. The first life in which a
+// request was done becomes the known one. A node of another life is rejected,
+// unless that life was restored from the known one, or every endpoint showed
+// that same life when it was last reached and the process has no trusted
+// session left. Nothing is stored.
 type knownCluster struct {
 	endpoints []string
 
 	mu       sync.Mutex
 	id       string
 	shown    map[string]string // Other lives, by endpoint.
-	sessions map[*Session]bool // Those that may be believed.
+	sessions map[*Session]bool // Sessions that might be trusted.
 }
 
-// A stranger is why a node is left: it is of another cluster, or of none.
+// A stranger is the error for a node of another cluster, or of none.
 type stranger struct{ text string }
 
 func (s *stranger) Error() string { return s.text }
@@ -34,7 +35,8 @@ var knownClusters = struct {
 	of map[string]*knownCluster
 }{of: map[string]*knownCluster{}}
 
-// knownAt gives the same for all connections of the process to these endpoints.
+// knownAt returns the same object for all connections of the process to these
+// endpoints.
 func knownAt(endpoints []string) *knownCluster {
 	key := strings.Join(endpoints, ",")
 	knownClusters.mu.Lock()
@@ -48,8 +50,8 @@ func knownAt(endpoints []string) *knownCluster {
 	return k
 }
 
-// judge reads the answer to HELLO: its cluster, and why the node is to be left. A
-// notice is for people, once for each node.
+// judge reads the answer to HELLO. It returns the node's cluster, and why the
+// node must be left. A notice is for people, once for each node.
 func (k *knownCluster) judge(endpoint string, greeting any) (id, notice string, err error) {
 	told := asMap(greeting)
 	id, isTold := told["cluster"].(string)
@@ -102,14 +104,14 @@ func (k *knownCluster) isAllThereIs(id string) bool {
 	return true
 }
 
-// missed: the endpoint was not reached.
+// missed records that the endpoint could not be reached.
 func (k *knownCluster) missed(endpoint string) {
 	k.mu.Lock()
 	delete(k.shown, endpoint)
 	k.mu.Unlock()
 }
 
-// learn: a node of that life has done something.
+// learn records that a node of that life has done a request.
 func (k *knownCluster) learn(id string) {
 	k.mu.Lock()
 	if k.id == "" {

@@ -11,17 +11,17 @@ import (
 
 // Until when may a lease be trusted? The clock rules, without I/O.
 //
-// A lease of T is valid until S0 + 0.8 T, S0 being the clock when the newest
+// A lease of T is valid until S0 + 0.8 T, where S0 is the clock when the newest
 // heartbeat that was answered OK was *sent*. The leader counts T from its
 // receipt, so with clocks up to 10 % off on either side the client ends first.
-// Of CLOCK_MONOTONIC and CLOCK_BOOTTIME the smaller remainder counts: the
-// monotonic clock of a suspended machine stands still while its lease runs out.
-// With a linger the lease is in jeopardy (not held, although an answer mends
-// it) from S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing
-// leaves lost.
+// The smaller remainder of CLOCK_MONOTONIC and CLOCK_BOOTTIME counts: on a
+// suspended machine the monotonic clock stops, while the lease runs out. With a
+// linger the lease is in jeopardy (not held, although an answer restores it)
+// from S0 + 0.8 min(T, linger) on. From S0 + 0.8 T on it is lost, and a lost
+// lease stays lost.
 //
-// All in whole nanoseconds. tests/vectors/lease.json holds this file to what
-// the C library does.
+// All times are whole nanoseconds. tests/vectors/lease.json checks that this
+// file does the same as the C library.
 
 const (
 	clockMonotonic = 1
@@ -61,14 +61,14 @@ func (r reading) before(other reading) bool {
 	return r.mono < other.mono || (r.mono == other.mono && r.boot < other.boot)
 }
 
-// State is what a session may believe of its lease.
+// State is the state of a session's lease.
 type State int
 
 const (
-	// Held: whatever the session holds is its own.
+	// Held: the session's holds can be trusted.
 	Held State = iota
-	// Jeopardy: the cluster is out of touch. Stop what the locks protect; an
-	// answer makes the lease held again.
+	// Jeopardy: no contact with the cluster. Stop what the locks protect; after
+	// an answer the lease is held again.
 	Jeopardy
 	// Lost: for good. Open a new session.
 	Lost
@@ -79,17 +79,17 @@ func (s State) String() string {
 }
 
 const (
-	// endless is what remains of the lease of a session without end.
+	// endless is the remaining time of a durable session.
 	endless = int64(1<<63 - 1)
-	// It asks so often whether something was taken.
+	// How often a durable session checks its holds.
 	endlessLook = 5 * time.Second
 )
 
-// trusted is the part of a promise that may be trusted: 0.8.
+// trusted is the part of a promised time that can be trusted: 0.8.
 func trusted(promised int64) int64 { return promised * 4 / 5 }
 
-// holdRemaining is for how long a limited hold may be trusted of which leftMS
-// were left according to the answer to what was sent then.
+// holdRemaining is how long a limited hold can be trusted. The answer to the
+// request sent then said that leftMS of it were left.
 func holdRemaining(sent reading, leftMS int64, now reading) int64 {
 	left := trusted(leftMS*int64(time.Millisecond)) - sent.age(now)
 	if left < 0 {
@@ -101,14 +101,14 @@ func holdRemaining(sent reading, leftMS int64, now reading) int64 {
 // lease is the client's belief in its session. Any goroutine may use it.
 type lease struct {
 	mu          sync.Mutex
-	sent        reading // Of the newest heartbeat that was answered.
+	sent        reading // When the newest answered heartbeat was sent.
 	ttl, linger int64   // Nanoseconds; linger 0: none.
 	granted     bool
 	lost        bool
-	isEndless   bool // No time ends belief, only what is told.
+	isEndless   bool // Only the cluster ends it, no time does.
 }
 
-// answeredEndless is answered of a session without end.
+// answeredEndless is answered for a durable session.
 func (l *lease) answeredEndless(sent reading) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,9 +121,9 @@ func (l *lease) hasNoEnd() bool {
 	return l.isEndless
 }
 
-// answered notes that a heartbeat sent at sent was answered OK. Nothing revives
-// a lease that was lost by then, whether or not anybody had looked, and an
-// older heartbeat than the newest changes nothing.
+// answered records that a heartbeat sent at sent was answered OK. A lease that
+// was lost by then stays lost, even if no check has noticed the loss. An older
+// heartbeat than the newest changes nothing.
 func (l *lease) answered(sent reading, ttlMS, lingerMS int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *lease) answered(sent reading, ttlMS, lingerMS int64) {
 	l.sent, l.granted = sent, true
 }
 
-// refused notes that the server said that the session has ended.
+// refused records that the server said that the session has ended.
 func (l *lease) refused() {
 	l.mu.Lock()
 	l.lost = true
@@ -169,8 +169,8 @@ func (l *lease) stateLocked(now reading) State {
 	return Jeopardy
 }
 
-// remaining is for how many nanoseconds the lease may still be trusted; 0
-// unless it is held.
+// remaining is for how many nanoseconds the lease can be trusted; 0 unless it
+// is held.
 func (l *lease) remaining(now reading) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +183,8 @@ func (l *lease) remaining(now reading) int64 {
 	return trusted(l.promisedLocked()) - l.sent.age(now)
 }
 
-// promised is what each answer promises until the next one, in nanoseconds.
+// promised is the time that each answer promises until the next one, in
+// nanoseconds.
 func (l *lease) promised() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,8 +201,8 @@ func (l *lease) promisedLocked() int64 {
 	return l.ttl
 }
 
-// period is the time between heartbeats: a fifth of what is promised, so that a
-// session is never quiet for a quarter of its lease.
+// period is the time between heartbeats: a fifth of the promised time, so that
+// a session is never silent for a quarter of its lease.
 func (l *lease) period() time.Duration {
 	if l.hasNoEnd() {
 		return endlessLook

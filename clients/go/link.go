@@ -18,14 +18,14 @@ import (
 const (
 	connectTimeout = time.Second
 	answerTimeout  = 4 * time.Second // Then the node is left.
-	// A link has no more sessions than there may be requests under way on a
-	// connection, so that each has room for a heartbeat.
+	// A link has at most as many sessions as a connection may have requests in
+	// flight, so that each has room for a heartbeat.
 	linkSessions = 1024
-	// Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
-	// answered. No more of them are under way at a time, so that heartbeats need
-	// not wait for those of a thousand sessions.
+	// A node handles no later request of a connection until SESSION.OPEN,
+	// ATTACH and CLOSE are answered. The number in flight is limited, so that
+	// heartbeats need not wait for those of a thousand sessions.
 	blockingMax = 8
-	// Between two attempts of who is not let in.
+	// Pause between attempts after a refusal.
 	deniedMin = 100 * time.Millisecond
 	deniedMax = time.Second
 )
@@ -40,83 +40,86 @@ var (
 
 // An ask is one request on a link, and its answer.
 type ask struct {
-	session  *Session // It is attached beforehand; nil: none need be.
-	words    []string
-	patience time.Duration  // For the answer; 0: answerTimeout, < 0: no end.
-	isUrgent bool           // It goes before what has not been sent.
-	isApart  bool           // It names session and secret: none is attached.
-	blocks   bool           // It opens, attaches or closes a session.
-	isLast   bool           // It is asked although its session has ended here.
-	latest   time.Time      // It is not sent after that; zero: it is.
-	fits     func(any) bool // Is that what was asked for? nil: whatever it is.
-	attaches *Session       // It is the ATTACH of this one.
+	session *Session // Attached beforehand; nil: none.
+	words   []string
+	// Limit for the answer; 0: answerTimeout, < 0: none.
+	patience time.Duration
+	isUrgent bool           // Sent before all requests that are not yet sent.
+	isApart  bool           // Names session and secret: none need be attached.
+	blocks   bool           // Opens, attaches or closes a session.
+	isLast   bool           // Sent although its session has ended here.
+	latest   time.Time      // Not sent after this time; zero: no limit.
+	fits     func(any) bool // Checks the form of the reply; nil: any form.
+	attaches *Session       // The session that this ATTACH attaches.
 
-	line  *line         // Where it was sent; nil: it was not.
-	sent  reading       // When.
-	done  chan struct{} // Closed when there are:
-	reply any           // a refusal, a *replyError, is one as well,
-	err   error         // or why there is none.
+	line  *line         // The connection it was sent on; nil: not sent.
+	sent  reading       // When it was sent.
+	done  chan struct{} // Closed when reply or err is set.
+	reply any           // A refusal, a *replyError, is a reply, too.
+	err   error         // Why there is no reply.
 	timer *time.Timer
 }
 
-// A link is one connection to one node at a time, which sessions share. Requests
-// are sent in their order, heartbeats first, and answered in that order; before
-// its first one on a connection a session is attached.
+// A link is one connection to one node at a time, which sessions share.
+// Requests are sent in order, heartbeats first, and answered in that order. A
+// session is attached before its first request on a connection.
 //
-// The node is left for the next one when it is silent for longer than an ask has
-// patience, whether or not somebody still waits for that, or when it says that it
-// has no leader. What was sent there has no answer then: who asked asks again.
-// What was not sent goes to the next node.
+// The link leaves the node for the next one when the node is silent for longer
+// than the patience of an ask, even if nothing waits for the answer, or when it
+// reports that it has no leader. Requests that were sent there fail, and their
+// callers ask again. Unsent requests go to the next node.
 type link struct {
 	where  address
 	known  *knownCluster
-	onPush func(push) // Must not ask.
+	onPush func(push) // Must not send requests and wait.
 	over   context.Context
 	end    context.CancelFunc
-	users  int // Of links.mu.
+	users  int // Guarded by links.mu.
 
-	mu       sync.Mutex  // Of what follows, and of its lines and asks.
-	toSend   *sync.Cond  // Something is in queue, or the line was left.
-	queue    []*ask      // Not sent.
-	line     *line       // nil: none is open.
-	failed   int         // Lines in a row.
-	whys     []error     // Since all was well: the newest one of each endpoint.
-	refused  *replyError // Who greets is not known, and never was.
+	mu     sync.Mutex // Guards the following fields, and the lines and asks.
+	toSend *sync.Cond // There is an unsent request, or the line was left.
+	queue  []*ask     // Not sent yet.
+	line   *line      // nil: none is open.
+	failed int        // Failed lines in a row.
+	// The newest error of each endpoint since the last success.
+	whys     []error
+	refused  *replyError // The credentials are unknown, and always were.
 	sessions map[int64]*Session
 }
 
-// An address is where a link goes, and as whom.
+// An address is where a link connects to, and with which credentials.
 type address struct {
 	endpoints []string
 	shows     *credentials
-	timeout   time.Duration // To connect.
-	key       string        // Equal for those who may share.
+	timeout   time.Duration // Limit for connecting.
+	key       string        // Equal for sessions that can share a link.
 }
 
 // A line is one connection of a link.
 type line struct {
 	endpoint string
-	cluster  string   // Its node's, by the answer to HELLO.
-	raw      net.Conn // Below TLS: to close it waits for nobody.
+	cluster  string   // The node's cluster, by the answer to HELLO.
+	raw      net.Conn // Below TLS: closing it never blocks.
 	net      net.Conn
 	in       *reader
 	flight   []*ask // Sent, in the order of their answers.
 	attached map[*Session]bool
-	quiet    []*Session    // To be attached when there is nothing else to do.
-	blocking int           // In flight: asks that block.
+	// Sessions to attach when there is nothing else to do.
+	quiet    []*Session
+	blocking int           // Blocking asks in flight.
 	gone     chan struct{} // Closed when it is lost.
-	why      error         // It was left.
+	why      error         // Why it was left.
 }
 
 // --- who shares one ----------------------------------------------------------
 
-// links are those that sessions may still join.
+// links are those that more sessions can join.
 var links = struct {
 	mu sync.Mutex
 	of map[string]*link
 }{of: map[string]*link{}}
 
-// joinLink gives a link that goes there; the caller quits it.
+// joinLink returns a link to that address; the caller must quit it.
 func joinLink(where address, isOwn bool) *link {
 	links.mu.Lock()
 	defer links.mu.Unlock()
@@ -131,7 +134,8 @@ func joinLink(where address, isOwn bool) *link {
 	return l
 }
 
-// filled: a node takes no more sessions on it. Were there others?
+// filled: the node accepts no more sessions. It reports whether there were
+// others.
 func (l *link) filled() bool {
 	links.mu.Lock()
 	defer links.mu.Unlock()
@@ -139,15 +143,15 @@ func (l *link) filled() bool {
 	return l.users > 1
 }
 
-// shut: nobody joins it any more.
+// shut prevents other sessions from joining.
 func (l *link) shut() {
 	if links.of[l.where.key] == l {
 		delete(links.of, l.where.key)
 	}
 }
 
-// quit: the last session closes the link. Where others stay the node is told that
-// this one is not there any more, as by the end of a connection.
+// quit leaves the link; the last session closes it. Otherwise the node is
+// notified that this session has left, as if its connection had ended.
 func (l *link) quit(s *Session) {
 	l.known.remove(s)
 	links.mu.Lock()
@@ -164,7 +168,7 @@ func (l *link) quit(s *Session) {
 	}
 }
 
-// forget: the session is not there any more. Was it attached?
+// forget removes the session, and reports whether it was attached.
 func (l *link) forget(s *Session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +180,7 @@ func (l *link) forget(s *Session) bool {
 	return isAttached
 }
 
-// hear: what is pushed to the session reaches it from now on.
+// hear delivers pushes to the session from now on.
 func (l *link) hear(s *Session) {
 	l.mu.Lock()
 	l.sessions[s.id] = s
@@ -198,7 +202,8 @@ func (l *link) route(event push) {
 
 // --- asking ------------------------------------------------------------------
 
-// do asks, and waits for the answer until ctx is done or the session has ended.
+// do sends a request, and waits for the answer until ctx or the session is
+// done.
 func (l *link) do(ctx context.Context, a *ask) (any, error) {
 	var over <-chan struct{}
 	if a.session != nil && !a.isLast {
@@ -221,10 +226,10 @@ func (l *link) do(ctx context.Context, a *ask) (any, error) {
 			break
 		}
 	}
-	return nil, err // Of what was sent the answer is dropped.
+	return nil, err // The answer to a sent request is dropped.
 }
 
-// mayOpen: it was sent, and not refused.
+// mayOpen reports whether it was sent and not refused.
 func (l *link) mayOpen(a *ask) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,8 +260,8 @@ func (l *link) begin(a *ask) {
 	l.toSend.Signal()
 }
 
-// failure is why there is no connection, of each endpoint that was tried; nil:
-// there is one.
+// failure is the reason why there is no connection, with the error of each
+// endpoint that was tried; nil: there is one.
 func (l *link) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,9 +277,9 @@ func (l *link) failure() error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// send writes what is asked, until the line is left. First it lets others run: of
-// those that the same answers have woken each asks something, too, and all that
-// goes out in one piece.
+// send writes requests until the line is left. It first lets other goroutines
+// run: those that the same answers have woken each send a request, too, and all
+// of these go out in one write.
 func (l *link) send(c *line) {
 	for {
 		var out []byte
@@ -294,7 +299,7 @@ func (l *link) send(c *line) {
 			return
 		}
 		if len(out) == 0 {
-			continue // Who asked has given up.
+			continue // Its caller has given up.
 		}
 		if _, err := c.net.Write(out); err != nil {
 			l.leave(c, err)
@@ -302,7 +307,7 @@ func (l *link) send(c *line) {
 	}
 }
 
-// hasWork: something can be sent now.
+// hasWork reports whether a request can be sent now.
 func (l *link) hasWork(c *line) bool {
 	for _, a := range l.queue {
 		if c.mayTake(a) {
@@ -312,7 +317,8 @@ func (l *link) hasWork(c *line) bool {
 	return len(c.quiet) > 0 && c.blocking < blockingMax
 }
 
-// mayTake: it does not block, and attaches nothing, or there is room for that.
+// mayTake is true if the ask does not block and attaches nothing, or there is
+// room.
 func (c *line) mayTake(a *ask) bool {
 	return !a.blocks && !c.needsAttach(a) || c.blocking < blockingMax
 }
@@ -321,8 +327,8 @@ func (c *line) needsAttach(a *ask) bool {
 	return a.session != nil && a.session.id != 0 && !a.isApart && !c.attached[a.session]
 }
 
-// collect gives what can be sent now. Sessions that ask nothing are attached, too,
-// to hear what is pushed to them.
+// collect returns the bytes that can be sent now. Sessions without requests are
+// attached, too, so that they get pushes.
 func (l *link) collect(c *line) []byte {
 	var out []byte
 	var rest []*ask
@@ -350,7 +356,7 @@ func (l *link) attach(c *line, out []byte, s *Session) []byte {
 		words: []string{"SESSION.ATTACH", s.idText(), s.secret}})
 }
 
-// put appends the bytes of a request, and those that attach its session before.
+// put appends the bytes of a request, after those that attach its session.
 func (l *link) put(c *line, out []byte, a *ask) []byte {
 	if !a.latest.IsZero() && time.Now().After(a.latest) {
 		a.answered(nil, errTooLate)
@@ -376,7 +382,7 @@ func (l *link) put(c *line, out []byte, a *ask) []byte {
 
 // --- the connection ----------------------------------------------------------
 
-// newLink: without onPush the link's sessions hear what is pushed.
+// newLink creates a link; without onPush its sessions get the pushes.
 func newLink(where address, onPush func(push)) *link {
 	l := &link{where: where, known: knownAt(where.endpoints), sessions: map[int64]*Session{}, onPush: onPush}
 	if onPush == nil {
@@ -398,8 +404,8 @@ func (l *link) close() {
 	}
 }
 
-// run goes from node to node. After each round of them it waits for longer, and
-// after each that does not let it in.
+// run connects to one node after another. It pauses longer after each round of
+// all nodes, and after each refusal.
 func (l *link) run() {
 	nodes := l.where.endpoints
 	for turn := 0; l.over.Err() == nil; turn++ {
@@ -425,8 +431,8 @@ func (l *link) run() {
 	}
 }
 
-// A denial is why a node does not let this one in: it does not know who greets, or
-// wants TLS, or one of the two does not take the other's certificate.
+// A denial is the error of a node that refuses this client: unknown
+// credentials, TLS is required, or one end rejected the other's certificate.
 type denial struct {
 	error
 	refusal *replyError // nil: certificates.
@@ -434,9 +440,10 @@ type denial struct {
 
 func (d *denial) Unwrap() error { return d.error }
 
-// mayCome: who was let in before is when the files are right again; nothing is lost
-// until the lease has run out. Who never was has one more attempt if the files are
-// others by now; then all is refused that is asked.
+// mayCome reports whether to try again. A client that was accepted before
+// retries until the files are right; nothing is lost until the lease runs out.
+// A client that never was gets one more attempt if the files have changed; then
+// all requests are refused.
 func (l *link) mayCome(d *denial) bool {
 	if l.where.shows.mayAskAgain() {
 		return true
@@ -455,7 +462,7 @@ func (l *link) mayCome(d *denial) bool {
 	return false
 }
 
-// restDenied is for no longer than a heartbeat may wait for a connection.
+// restDenied pauses, at most as long as a heartbeat may wait for a connection.
 func (l *link) restDenied() {
 	length := deniedMin + time.Duration(rand.Int63n(int64(deniedMax-deniedMin)))
 	if length > l.where.timeout {
@@ -467,7 +474,7 @@ func (l *link) restDenied() {
 	}
 }
 
-// renew reads what the connection shows and believes again: is it something else?
+// renew reads the credentials again, and reports whether they changed.
 func (l *link) renew() bool {
 	hasChanged, notice := l.where.shows.renew()
 	if notice != "" {
@@ -476,7 +483,7 @@ func (l *link) renew() bool {
 	return hasChanged
 }
 
-// notice tells all sessions what people should know of the connection.
+// notice reports to all sessions what people should know about the connection.
 func (l *link) notice(text string) {
 	l.mu.Lock()
 	var told []*Session
@@ -489,8 +496,8 @@ func (l *link) notice(text string) {
 	}
 }
 
-// dial connects and greets. Nothing leaves the machine by a socket of its own, so
-// nothing is encrypted there.
+// dial connects and sends HELLO. A socket of this machine is not encrypted,
+// since its data never leaves the machine.
 func (l *link) dial(endpoint string) (*line, error) {
 	until := time.Now().Add(l.where.timeout)
 	ctx, cancel := context.WithDeadline(l.over, until)
@@ -525,7 +532,7 @@ func (l *link) dial(endpoint string) (*line, error) {
 	return c, nil
 }
 
-// greet: only a node of the known cluster is shown a secret.
+// greet sends HELLO; only a node of the known cluster gets the secret.
 func (l *link) greet(c *line, auth []string) error {
 	hello, err := c.say([]string{"HELLO", "3"})
 	if err != nil {
@@ -561,8 +568,8 @@ func (c *line) say(words []string) (any, error) {
 	return reply, explained(err)
 }
 
-// named has the endpoint's host as the name of the server, for a configuration
-// that compares them.
+// named sets the endpoint's host as the server name, for a configuration that
+// compares host names.
 func named(secure *tls.Config, endpoint string) *tls.Config {
 	if secure.ServerName != "" {
 		return secure
@@ -573,7 +580,7 @@ func named(secure *tls.Config, endpoint string) *tls.Config {
 	return secure
 }
 
-// serve is the connection's time as that of the link; it gives why it ended.
+// serve runs an open connection; it returns why it ended.
 func (l *link) serve(c *line) error {
 	l.mu.Lock()
 	l.line = c
@@ -596,7 +603,7 @@ func (l *link) serve(c *line) error {
 	return c.why
 }
 
-// leave ends a line, whoever reads or writes there.
+// leave ends a line, even while it is read or written.
 func (l *link) leave(c *line, why error) {
 	l.mu.Lock()
 	if c.why == nil {
@@ -610,7 +617,8 @@ func (l *link) leave(c *line, why error) {
 	c.raw.Close()
 }
 
-// receive gives why the line is to be left, once what has come by then is read.
+// receive returns why the line must be left, after all received data was
+// handled.
 func (l *link) receive(c *line) error {
 	var leaves error
 	for leaves == nil || c.in.from.Buffered() > 0 {
@@ -629,8 +637,8 @@ func (l *link) receive(c *line) error {
 	return leaves
 }
 
-// received gives an answer, or that it cannot be read, to who asked first. An
-// error: the node is to be left.
+// received delivers an answer, or that it cannot be read, to the oldest
+// request. An error: the node must be left.
 func (l *link) received(c *line, reply any, err error) error {
 	l.mu.Lock()
 	if len(c.flight) == 0 {
@@ -650,7 +658,7 @@ func (l *link) received(c *line, reply any, err error) error {
 	why := err
 	isEnd := a.attaches != nil && isRefusal && isEndOfSession(refusal)
 	if isRefusal && isOfAsker(refusal) && l.where.shows.mayAskAgain() {
-		// It is no answer: the files may be right by the next connection.
+		// Not a final answer: the files might be right at the next connection.
 		why = &denial{judge(refusal), refusal}
 		reply, err, a.line = nil, why, nil
 	} else if isRefusal && !isEnd && (a.attaches != nil || isNoLeader(refusal)) {
@@ -663,10 +671,10 @@ func (l *link) received(c *line, reply any, err error) error {
 		}
 		l.failed, l.whys = 0, nil
 		if s := a.session; s != nil && s.id == 0 && !isRefusal && s.over.Err() == nil {
-			c.attached[s] = true // It has just been opened.
+			c.attached[s] = true // It was just opened.
 		}
 	} else if why != nil && l.line == c {
-		l.line = nil // What is asked because of this answer goes elsewhere.
+		l.line = nil // The requests that follow this answer go elsewhere.
 	}
 	a.answered(reply, err)
 	l.mu.Unlock()

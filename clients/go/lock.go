@@ -36,8 +36,8 @@ type Lock struct {
 	owner   string
 	turn    chan struct{} // Has a token while nobody here holds the lock.
 
-	mu     sync.Mutex // Of what follows.
-	grants []*grant   // Not given back; what is believed is the newest one.
+	mu     sync.Mutex // Guards the following fields.
+	grants []*grant   // Not released; the newest one is trusted.
 	held   context.Context
 	drop   context.CancelFunc
 	over   *time.Timer // Ends a limited hold; nil: none.
@@ -84,7 +84,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 	return err
 }
 
-// isAgain: its owner has it already.
+// isAgain reports whether the owner already holds the lock.
 func (l *Lock) isAgain() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,12 +225,12 @@ func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
 	return what == isGranted, err
 }
 
-// converting are the words that name the hold that is believed in.
+// converting returns the words that name the trusted hold.
 func (l *Lock) converting(how string) []string {
 	return []string{how, "TOKEN", strconv.FormatInt(l.Token(), 10), "FULL"}
 }
 
-// mayConvert: what is to be converted is one lock that is held.
+// mayConvert checks that the lock is a single one, and held.
 func (l *Lock) mayConvert() error {
 	if len(l.names) > 1 {
 		return fmt.Errorf("hasp: cannot convert several locks at once: %q", l.names)

@@ -9,20 +9,20 @@ import (
 	"sync"
 )
 
-// ackedRanges is how many ranges a node takes in ACKED.
+// ackedRanges is the largest number of ranges that a node accepts in ACKED.
 const ackedRanges = 16
 
-// numbers are those of a session's requests. No two requests have the same one,
-// and one that is sent again does nothing again. Each request tells which ones
-// are over, so that the cluster may forget them.
+// numbers are the numbers of a session's requests. Each is used for one
+// request, which takes effect once however often it is sent. Each request lists
+// the finished numbers, so that the cluster can forget their results.
 type numbers struct {
 	mu     sync.Mutex
 	newest int64
-	open   []int64 // Those that are not over, ascending.
+	open   []int64 // Unfinished numbers, ascending.
 	turn   int     // Where the next ranges begin.
 }
 
-// begin gives a new number, and the words that go with it.
+// begin returns a new number, and the words for it.
 func (n *numbers) begin() (int64, []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,8 +39,9 @@ func (n *numbers) end(number int64) {
 	n.open = append(n.open[:at], n.open[at+1:]...)
 }
 
-// acked gives "4,6-9": all up to the first that is open, and the ranges between
-// open ones; of very many some, and others with the next request.
+// acked returns "4,6-9": all numbers up to the first open one, and the ranges
+// between open ones. If there are too many ranges, the next request sends the
+// others.
 func (n *numbers) acked() string {
 	words := []string{strconv.FormatInt(n.open[0]-1, 10)}
 	for i := range n.open {

@@ -16,8 +16,9 @@ import (
 
 const (
 	defaultEndpoints = "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440"
-	attemptMin       = 250 * time.Millisecond // For the answer to the last one.
-	socketWord       = "unix:"                // Before the path of a node's socket here.
+	// Limit for the answer to the last attempt.
+	attemptMin = 250 * time.Millisecond
+	socketWord = "unix:" // Before the path of a node's socket here.
 )
 
 func parseEndpoints(given []string) ([]string, error) {
@@ -39,8 +40,9 @@ func parseEndpoints(given []string) ([]string, error) {
 	return found, nil
 }
 
-// parseEndpoint: what no host has is refused, as it is an URL, or a list with
-// other commas. Two colons without brackets are an IPv6 address alone.
+// parseEndpoint refuses characters that no host name has, since they mean a
+// URL, or a list with other commas. Two colons without brackets are an IPv6
+// address alone.
 func parseEndpoint(text string) (string, error) {
 	if strings.HasPrefix(text, socketWord+"/") {
 		return text, nil
@@ -62,28 +64,28 @@ func parseEndpoint(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// An attempt makes what is asked, anew each time.
+// An attempt creates the request, again for each sending.
 type attempt func() *ask
 
-// once is the attempt of a request that is the same each time.
+// once is the attempt of a request that does not change.
 func once(words ...string) attempt {
 	return func() *ask { return &ask{words: words} }
 }
 
-// acting are words that name the session for which they act.
+// acting returns words that name the session for which they act.
 func (s *Session) acting(words ...string) []string {
 	return append(words, "SESSION", s.idText())
 }
 
-// request asks until there is an answer, or ctx is done, or the session has ended.
-// Its error tells the truth about what was done: ErrUnreachable means nothing,
-// ErrUnknown that nobody knows.
+// request repeats the request until it is answered, ctx is done, or the session
+// has ended. Its error is exact: ErrUnreachable means that nothing was done,
+// ErrUnknown that the outcome is not known.
 func (s *Session) request(ctx context.Context, next attempt) (any, error) {
 	return s.requestOn(ctx, s.link, next, false)
 }
 
-// requestOn is request on a link, of what may have been done, if doubtful: it was
-// sent before, under this number.
+// requestOn is request on a link. doubtful: the request was sent before,
+// under this number, so it might have been done.
 func (s *Session) requestOn(ctx context.Context, l *link, next attempt,
 	doubtful bool) (any, error) {
 	last := errors.New("no node was asked")
@@ -131,8 +133,8 @@ func (s *Session) requestOn(ctx context.Context, l *link, next attempt,
 	}
 }
 
-// latestOf is when to begin no attempt any more: one that is not answered in time
-// would turn what is known, that nothing was done, into what is not.
+// latestOf is the last moment to begin an attempt. A later one that gets no
+// answer would turn a certain outcome, nothing was done, into an unknown one.
 func latestOf(ctx context.Context) time.Time {
 	until, ok := ctx.Deadline()
 	if !ok {
@@ -171,8 +173,8 @@ func failure(doubtful bool) error {
 	return ErrUnreachable
 }
 
-// outcome is what a request came to without an answer: what is known of it, why
-// it was given up, and what the last attempt met.
+// outcome is the error of a request without an answer: what is known about it,
+// why it was given up, and the error of the last attempt.
 type outcome struct{ kind, reason, last error }
 
 func (o *outcome) Error() string {
@@ -188,8 +190,8 @@ func (o *outcome) Error() string {
 func (o *outcome) Is(target error) bool { return target == o.kind }
 func (o *outcome) Unwrap() error        { return o.reason }
 
-// pause waits before the nodes are asked once more: longer each time, and by
-// chance, so that many clients do not come at once.
+// pause waits before all nodes are asked again: longer each time, and for a
+// random time, so that clients do not retry at the same moment.
 func pause(ctx context.Context, round int) {
 	if round > 5 {
 		round = 5

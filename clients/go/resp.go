@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// RESP3, as far as hasp speaks it: nil, bool, int64, string, []any,
+// The subset of RESP3 that hasp uses: nil, bool, int64, string, []any,
 // map[string]any, push and *replyError.
 
 const (
 	lineMax   = 64 << 10
 	depthMax  = 8
-	replyMax  = 64 << 20 // Of a whole reply: its bytes, and for each value ...
-	valueSize = 32       // ... what it takes here.
+	replyMax  = 64 << 20 // Bytes of a whole reply, counting for each value ...
+	valueSize = 32       // ... its size in memory.
 )
 
 var (
@@ -27,7 +27,7 @@ var (
 		"at a time, as with COUNT")
 )
 
-// push is an event, which may come between two replies.
+// push is an event; it can arrive between two replies.
 type push []any
 
 // replyError is "-WORD text".
@@ -49,17 +49,17 @@ func appendRequest(out []byte, words []string) []byte {
 	return out
 }
 
-// A reader reads replies. One that is too large is not read to its end.
+// A reader reads replies. It stops reading a reply that is too large.
 type reader struct {
 	from *bufio.Reader
-	left int64 // Of replyMax.
+	left int64 // What is left of replyMax.
 }
 
 func newReader(from io.Reader) *reader {
 	return &reader{from: bufio.NewReader(from)}
 }
 
-// reply gives the next reply, or event.
+// reply returns the next reply or event.
 func (r *reader) reply() (any, error) {
 	r.left = replyMax
 	return r.value(0)
@@ -183,7 +183,7 @@ func (r *reader) pairs(count int64, depth int) (any, error) {
 	return found, nil
 }
 
-// The values of a reply, or the zero value where it is of another type.
+// These return the value in a reply, or the zero value if it has another type.
 
 func asMap(value any) map[string]any { m, _ := value.(map[string]any); return m }
 func asList(value any) []any         { l, _ := value.([]any); return l }

@@ -12,8 +12,8 @@ import (
 
 var secretForm = regexp.MustCompile(`^hasp1\.([\w.-]{1,64})\.[\w-]{43}$`)
 
-// readSecret reads a file with a user's secret; who may read it is the user, so it
-// must be its owner's alone.
+// readSecret reads a file with a user's secret. Only its owner may have access
+// to it, since reading it is enough to act as the user.
 func readSecret(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -31,8 +31,8 @@ func readSecret(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, 4096))
 }
 
-// authOf is how a connection says that it is the user whose secret is in the file, a
-// line hasp1.NAME.... as "hasp secret add" writes it.
+// authOf returns the AUTH words for the secret, a line hasp1.NAME.... as
+// written by "hasp secret add".
 func authOf(path string, text []byte) ([]string, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	found := secretForm.FindStringSubmatch(strings.TrimSpace(line))

@@ -83,10 +83,10 @@ const (
 	EventNotice EventKind = "notice"
 )
 
-// Event is something that happened to a session, or to one hold of it.
+// Event is an event of a session, or of one of its holds.
 type Event struct {
 	Kind  EventKind
-	Lock  string // "": the session, with all that it holds.
+	Lock  string // "": the session and all its holds.
 	Token int64
 	Text  string // A reason, or a message.
 }
@@ -103,25 +103,25 @@ type Session struct {
 
 	over      context.Context // Done when the session has ended, or is closed.
 	end       context.CancelFunc
-	news      chan struct{} // Something has changed: see look.
+	news      chan struct{} // Wakes look after a change.
 	eventWake chan struct{}
 	waitGroup sync.WaitGroup
 	quitting  sync.Once
-	hasQuit   atomic.Bool // The link.
+	hasQuit   atomic.Bool // The link was left.
 
 	mu        sync.Mutex
 	holds     map[*Lock]bool
 	waits     map[*change]bool
-	claims    map[*change]bool // See Lock.claim; true: it is in the queue.
+	claims    map[*change]bool // See change.claim; true: it is in the queue.
 	owners    int
-	newest    int64 // Notice of an end that was told, or dropped.
-	seen      int64 // The newest notice of an end that was dealt with.
+	newest    int64 // The newest notice of an end that was sent or dropped.
+	seen      int64 // The newest notice of an end that was handled.
 	aliveAt   reading
 	pending   []Event // Not yet taken by the events' goroutine.
-	reason    string  // Why the lease is not held; "": that of the link.
+	reason    string  // Why the lease is not held; "": the link's reason.
 	closed    bool
-	isListing bool // The holds, since notices were missed.
-	closing   bool // The cluster is told, which leaves the link in the end.
+	isListing bool // The holds are being listed: notices were missed.
+	closing   bool // CLOSE is being sent, which leaves the link at the end.
 
 	claimNews chan struct{} // Closed when claims has changed.
 }
@@ -176,8 +176,8 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	return s, nil
 }
 
-// addressOf is where the session's connection goes. Those who share one have the
-// same patience with its node.
+// addressOf is the address of the session's connection. Sessions that share a
+// connection wait equally long for its node.
 func addressOf(options Options) (address, error) {
 	for name, length := range map[string]time.Duration{"TTL": options.TTL,
 		"Linger": options.Linger, "Timeout": options.Timeout, "Alive": options.Alive} {
@@ -203,8 +203,8 @@ func addressOf(options Options) (address, error) {
 	return where, nil
 }
 
-// open asks until it is answered, and gives what it asked: a session whose answer
-// was lost with its connection ends by its TTL, and nobody knows it.
+// open repeats OPEN until it is answered, and returns its asks. If an answer
+// was lost with its connection, that session ends by its TTL.
 func (s *Session) open(ctx context.Context) ([]*ask, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -237,13 +237,14 @@ func (s *Session) open(ctx context.Context) ([]*ask, error) {
 	return asked, nil
 }
 
-// unwanted leaves the link of a session that could not be opened. Where a node
-// may still say that it has opened it, that is awaited, and it is closed.
+// unwanted leaves the link of a session that could not be opened. If a node
+// might still answer that it has opened the session, it waits for that, and
+// closes it.
 func (s *Session) unwanted(asked []*ask) {
 	for _, one := range asked {
 		if s.link.mayOpen(one) {
 			go s.closeOpened(one)
-			return // Of the others the connections are lost.
+			return // The connections of the others are lost.
 		}
 	}
 	s.link.quit(s)
@@ -259,7 +260,7 @@ func (s *Session) closeOpened(last *ask) {
 	s.sayClosed()
 }
 
-// isLease: is it what KEEP is answered?
+// isLease reports whether the reply has the form of an answer to KEEP.
 func isLease(reply any) bool {
 	ttl, ok := asMap(reply)["ttl_ms"]
 	return ok && (ttl == nil || asInt(ttl) > 0)
@@ -341,9 +342,9 @@ func (s *Session) Close(ctx context.Context) error {
 	return err
 }
 
-// closeGrace is for the last words of a session whose Close may not wait: what
-// was not sent when the program ends would hold its locks until its TTL, and
-// those of a durable session for ever.
+// closeGrace is the time for the last requests of a session whose Close must
+// not wait. If CLOSE is not sent before the program ends, its locks stay held
+// until its TTL, and those of a durable session forever.
 const closeGrace = 250 * time.Millisecond
 
 func awaitClosed(ctx context.Context, told chan error) error {
@@ -356,8 +357,8 @@ func awaitClosed(ctx context.Context, told chan error) error {
 	}
 }
 
-// sayClosed tells the cluster that the session has ended, whatever has ended here
-// meanwhile, and leaves the link.
+// sayClosed sends CLOSE to the cluster, even if the session has ended here, and
+// leaves the link.
 func (s *Session) sayClosed() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
 	defer cancel()
@@ -369,7 +370,7 @@ func (s *Session) sayClosed() error {
 		s.link.forget(s)
 	}
 	if errors.Is(err, ErrLost) {
-		return nil // By an answer that was lost, for example.
+		return nil // For example, by an answer that was lost.
 	}
 	return err
 }
@@ -403,7 +404,7 @@ func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
 	return s.question(ctx, words...)
 }
 
-// question is Ask of what names the session for which it acts, or acts for none.
+// question is Ask for a command that names its session, or acts for none.
 func (s *Session) question(ctx context.Context, words ...string) (any, error) {
 	return s.askOn(ctx, s.link, ask{words: words})
 }
@@ -414,7 +415,7 @@ func (s *Session) askOn(ctx context.Context, l *link, what ask) (any, error) {
 	return s.requestOn(ctx, l, func() *ask { a := what; return &a }, false)
 }
 
-// The commands of Ask that others' connection may carry: those that act for a
+// Commands of Ask that a shared connection can carry: those that act for a
 // session, and others that neither wait nor change anything.
 var (
 	actingVerbs = setOf("LOCK.ACQUIRE", "LOCK.MACQUIRE", "LOCK.CONVERT", "LOCK.RELEASE",
@@ -433,15 +434,15 @@ func setOf(words ...string) map[string]bool {
 	return set
 }
 
-// goesAlone: a command that may wait, changes what its connection is, or names a
-// session itself is not for one that others use.
+// goesAlone is true if the command needs a connection of its own, because it
+// waits, changes the connection, or names a session itself.
 func goesAlone(verb string, words []string) bool {
 	for i, word := range words {
 		switch strings.ToUpper(word) {
 		case "WAIT", "FOREVER":
 			return true
 		case "SESSION":
-			if i > 1 { // It is no name.
+			if i > 1 { // It is not a name.
 				return true
 			}
 		}
@@ -503,7 +504,8 @@ func holdersOf(reply any) []Holder {
 
 func isTrue(reply any) bool { return reply == true || asInt(reply) == 1 }
 
-// inMilliseconds rounds up: a wait is not cut short, and nothing becomes 0.
+// inMilliseconds rounds up, so that a wait is not cut short and nothing becomes
+// 0.
 func inMilliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }

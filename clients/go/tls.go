@@ -16,10 +16,10 @@ import (
 )
 
 // TLSConfig reads a folder of certificates, as Options.TLS does: ca.crt and, if
-// the program is to show who it is, client.crt and client.key. A node is
-// believed by its certificate, whatever its address is called. It is read once:
-// certificates that are renewed need another configuration, unlike those of
-// Options.TLS, which are read again before each connection is made.
+// the program has a certificate, client.crt and client.key. It authenticates a
+// node by the hasp name in its certificate, not by its host name. The files are
+// read once: renewed certificates need another configuration, unlike those of
+// Options.TLS, which are read again before each connection.
 func TLSConfig(folder string) (*tls.Config, error) {
 	read, err := readFolder(folder)
 	if err != nil {
@@ -29,7 +29,7 @@ func TLSConfig(folder string) (*tls.Config, error) {
 	return config, err
 }
 
-// configOf gives also the user whom the client's certificate names, or "".
+// configOf also returns the user that the client's certificate names, or "".
 func configOf(folder string, read files) (*tls.Config, string, error) {
 	roots, clusters, err := authoritiesOf(filepath.Join(folder, "ca.crt"), read.ca)
 	if err != nil {
@@ -37,7 +37,7 @@ func configOf(folder string, read files) (*tls.Config, string, error) {
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// Names of hosts are not compared; all the rest is, below.
+		// Host names are not compared; everything else is, below.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			return checkNode(state.PeerCertificates, roots, clusters)
@@ -63,7 +63,7 @@ func configOf(folder string, read files) (*tls.Config, string, error) {
 	return config, user, nil
 }
 
-// authoritiesOf gives the CAs of a file, and the clusters that they name.
+// authoritiesOf returns the CAs of a file, and the clusters that they name.
 func authoritiesOf(path string, text []byte) (*x509.CertPool, []string, error) {
 	roots, clusters, count := x509.NewCertPool(), []string{}, 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -83,7 +83,8 @@ func authoritiesOf(path string, text []byte) (*x509.CertPool, []string, error) {
 	return roots, clusters, nil
 }
 
-// checkOwn: would a node with the same CAs take it? It gives the user.
+// checkOwn checks that a node with the same CAs would accept it. It returns the
+// user.
 func checkOwn(chain [][]byte, roots *x509.CertPool) (string, error) {
 	own, err := x509.ParseCertificate(chain[0])
 	if err != nil {
@@ -105,7 +106,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// checkMode: who may read a key is who it says.
+// checkMode checks that only its owner may read the key.
 func checkMode(key string, mode os.FileMode) error {
 	if mode.Perm()&0o027 != 0 {
 		return fmt.Errorf("key file '%s' is mode %04o: chmod 0600 (Kubernetes: "+
@@ -159,8 +160,8 @@ func checkNode(chain []*x509.Certificate, roots *x509.CertPool,
 	return fmt.Errorf("the node's certificate is for '%s'", cluster)
 }
 
-// What crypto/tls says has a part that tells what it means here. Of what a node
-// has refused its log says more.
+// Part of a message of crypto/tls, and its meaning for a client of hasp. If the
+// node refused the handshake, the log of the node has the details.
 var sentences = [][2]string{
 	{"signed by unknown authority", "the node's certificate was made by " +
 		"another CA than that in ca.crt: take the cluster's"},
@@ -174,7 +175,7 @@ var sentences = [][2]string{
 		"tls.client there, or give no certificates"},
 }
 
-// explained is err in a sentence for people, if there is one.
+// explained is err with a message for people, if there is one.
 func explained(err error) error {
 	for _, one := range sentences {
 		if err != nil && strings.Contains(err.Error(), one[0]) {

@@ -24,7 +24,8 @@ func (s *Session) Watch(ctx context.Context, prefix string, tell func(Change)) e
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan push, 64)
-	own := newLink(s.link.where, func(event push) { // Who is slow is sent no more.
+	// A slow listener gets no further pushes.
+	own := newLink(s.link.where, func(event push) {
 		select {
 		case events <- event:
 		case <-asking.Done():
@@ -58,10 +59,10 @@ func (s *Session) Watch(ctx context.Context, prefix string, tell func(Change)) e
 	}
 }
 
-// hear tells what is pushed on a connection that watches, until it is lost.
+// hear reports the pushes of a connection that watches, until it is lost.
 func (s *Session) hear(ctx context.Context, own *link, gone chan struct{},
 	events chan push, tell func(Change)) {
-	for len(events) > 0 { // They came before what is looked up now.
+	for len(events) > 0 { // They are older than the state that is read now.
 		<-events
 	}
 	tell(Change{})
@@ -74,12 +75,13 @@ func (s *Session) hear(ctx context.Context, own *link, gone chan struct{},
 		case event := <-events:
 			tell(changeOf(event))
 		case <-time.After(watchSilence):
-			own.begin(&ask{words: []string{"PING"}}) // A dead node is left.
+			// This detects a dead node.
+			own.begin(&ask{words: []string{"PING"}})
 		}
 	}
 }
 
-// changeOf an event; a gap is Kind "": the node itself has missed some.
+// changeOf parses an event; a gap is Kind "": the node itself has missed some.
 func changeOf(event push) Change {
 	if len(event) < 3 || asText(event[1]) == "gap" {
 		return Change{}
