@@ -9,18 +9,19 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 
 /**
- * Two clocks, in nanoseconds: 'mono' stands still while the machine is
- * suspended, 'boot' does not.
+ * Two clocks, in nanoseconds: 'mono' stops while the machine is suspended,
+ * 'boot' does not.
  *
- * <p>Java has the first alone: System.nanoTime() is CLOCK_MONOTONIC.
- * /proc/uptime counts suspended time, but in steps of 10 ms, rounded down, and
- * read a moment later. So 'boot' is 'mono' and what the machine has slept: where
- * uptime has gained more than 30 ms on 'mono', it has slept for that and up to
- * 10 ms longer. What errs, errs to the side of caution: a process that was held
- * up between the two readings takes that for sleep. CLOCK_BOOTTIME itself would
- * need native code.
+ * <p>Java has only the first: System.nanoTime() is CLOCK_MONOTONIC. On Linux
+ * /proc/uptime includes suspended time, but in steps of 10 ms, rounded down,
+ * and it is read a moment later. So 'boot' is 'mono' plus the time that the
+ * machine has slept: if uptime has gained more than 30 ms on 'mono', the
+ * machine has slept for that long and up to 10 ms more. Errors are on the safe
+ * side: a delay of the process between the two readings counts as sleep.
+ * CLOCK_BOOTTIME itself would need native code.
  *
- * <p>The file stays open, and is no channel: an interrupt would close that.
+ * <p>The file stays open. It is not a channel, since an interrupt would close
+ * that.
  */
 final class Clocks {
     private static final long STEP = 10_000_000;
@@ -28,7 +29,8 @@ final class Clocks {
 
     /** One reading of both. */
     record Reading(long mono, long boot) {
-        /** Nanoseconds from then to 'now', on whichever clock more has passed. */
+        /** Nanoseconds from then to 'now', on the clock on which more time has
+         * passed. */
         long age(Reading now) {
             return Math.max(0, Math.max(now.mono - mono, now.boot - boot));
         }
@@ -42,9 +44,9 @@ final class Clocks {
 
     private final ReentrantLock reading = new ReentrantLock();
     private final LongSupplier mono;
-    private final LongSupplier uptime; // Below 0: there is none.
+    private final LongSupplier uptime; // Below 0: not available.
     private long slept;
-    private long gap = Long.MIN_VALUE; // Of uptime to mono: the least of late.
+    private long gap = Long.MIN_VALUE; // Uptime minus mono: the recent minimum.
 
     Clocks(LongSupplier mono, LongSupplier uptime) {
         this.mono = mono;

@@ -9,26 +9,28 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What a connection shows and believes: certificates and a user's secret, from
- * files that are read again before each connection is made. What is in the files
- * may be half written, or of another user: then what was good before is kept.
+ * The credentials of a connection: certificates and a user's secret, from files
+ * that are read again before each connection. If the files are half written, or
+ * belong to another user, the last good credentials stay in use.
  */
 final class Credentials {
-    /** What a connection is made with.
+    /** The parameters of a connection.
      *
-     * @param tls null: plain
-     * @param auth the request that shows the secret; empty: none
-     * @param who the users that it comes as */
+     * @param tls null: not encrypted
+     * @param auth the request that presents the secret; empty: none
+     * @param who the users that it authenticates as */
     record Shown(Tls tls, List<String> auth, String who) {}
 
-    /** What reading the files again has come to.
+    /** The result of reading the files again.
      *
-     * @param hasChanged they are others, and were taken into use
-     * @param notice once for each reason, why they were not; or "" */
+     * @param hasChanged true if changed files came into use
+     * @param notice once for each reason, why the files cannot be used; or
+     * "" */
     record Renewal(boolean hasChanged, String notice) {}
 
-    /** Of the process, by their files: while a session has them they may be half
-     * written when another one is opened. It is its own monitor. */
+    /** The credentials of the process, by path: while a session uses the files,
+     * they can be half written when another one is opened. The map is its own
+     * monitor. */
     private static final Map<List<String>, WeakReference<Credentials>> KNOWN =
         new HashMap<>();
 
@@ -36,11 +38,12 @@ final class Credentials {
     private final String cluster;
     private final String file;
 
-    // Of what follows 'this' is the monitor.
+    // 'this' is the monitor of the following fields.
     private List<String> texts;
     private Shown shown;
-    private boolean isKnown; // A node has done what was asked.
-    private String refused = ""; // Why the files are not taken, as was told.
+    private boolean isKnown; // A node has done a request.
+    // Why the files cannot be used, as last reported.
+    private String refused = "";
 
     private Credentials(String folder, String cluster, String file) {
         this.folder = folder == null ? "" : folder;
@@ -54,9 +57,9 @@ final class Credentials {
         }
     }
 
-    /** The same for what makes the same connections. The arguments are the folder
-     * with certificates, the cluster's name and the file with the secret; null:
-     * none. */
+    /** Returns the same object for the same connections. The arguments are the
+     * folder with certificates, the cluster's name and the file with the
+     * secret; null: none. */
     static Credentials of(String folder, String cluster, String file) {
         List<String> key = List.of(String.valueOf(folder), String.valueOf(cluster),
             String.valueOf(file));
@@ -106,7 +109,8 @@ final class Credentials {
         isKnown = true;
     }
 
-    /** By another connection, although a node does not know who asks. */
+    /** True if another attempt is useful although a node refused the
+     * credentials. */
     boolean mayAskAgain() {
         return isKnown() || renew().hasChanged();
     }

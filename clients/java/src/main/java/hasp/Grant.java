@@ -11,19 +11,19 @@ import java.util.Set;
 import java.util.function.Predicate;
 
 /**
- * What one acquisition was given. A hold is its token: (session, lock, owner) may
- * hold, lose and hold again. It begins with one token, and each upgrade gives it a
- * newer one; all tokens between name it, and no other hold. What is believed comes
- * from the answer that granted it, and from what was told since. The lock is the
- * monitor of what changes.
+ * The result of one acquisition. A hold is identified by its token, since the
+ * same (session, lock, owner) can hold, lose and hold again. It begins with one
+ * token, and each upgrade gives it a newer one; all tokens in between belong to
+ * this hold only. The client believes in it because of the answer that granted
+ * it and the reports since then. The lock is the monitor of its mutable fields.
  */
 final class Grant {
-    /** What was granted of one lock. */
+    /** The grant of one lock. */
     static final class Part {
         final String name;
         final long first;
         long token;
-        long asOf; // The newest state that is known to have it.
+        long asOf; // The newest state known to contain it.
         boolean isOver; // The cluster has ended it.
 
         Part(String name, Told told) {
@@ -35,13 +35,13 @@ final class Grant {
         }
     }
 
-    /** What the cluster tells of one hold.
+    /** The cluster's report on one hold.
      *
      * @param leftMs -1: it has no limit
-     * @param asOf the state that this tells of */
+     * @param asOf the state that the report is about */
     record Told(String lock, String owner, String mode, long first, long token,
             long count, long leftMs, long asOf) {
-        /** Null: it is none. */
+        /** Null: it is malformed. */
         static Told of(Object value) {
             if (!(value instanceof Map<?, ?> from)
                     || !(from.get("count") instanceof Long count)
@@ -58,7 +58,7 @@ final class Grant {
                 count, left instanceof Long ms ? ms : -1, asOf);
         }
 
-        /** Empty: it is no answer to what asks for holds. */
+        /** Empty: it is not an answer to a request for holds. */
         static List<Told> all(Object reply) {
             List<Told> found = new ArrayList<>();
             if (reply == null) {
@@ -75,22 +75,22 @@ final class Grant {
             return found;
         }
 
-        /** Is that part the hold that is told of? */
+        /** True if the part is the hold that the report is about. */
         boolean is(Part part) {
             return part.name.equals(lock) && first <= part.token
                 && part.token <= token;
         }
     }
 
-    /** What came of the answer to what asks for a lock. STALE: it is to be asked
+    /** The result of a request for a lock. STALE: the request must be sent
      * again, under its number. */
     enum Verdict { GRANTED, OVER, STALE }
 
     final List<Part> parts = new ArrayList<>();
     boolean isShared;
-    boolean isOver; // One of its parts is, or its limit is, by the clock.
-    private Reading from; // A limited hold counts from here ...
-    private long limitMs; // ... and so long; 0: it has no limit.
+    boolean isOver; // A part is over, or the limit is over by the clock.
+    private Reading from; // The start of the limit.
+    private long limitMs; // The limit; 0: none.
 
     Grant(List<String> names, List<Told> all, Reading sent) {
         for (int i = 0; i < names.size(); i++) {
@@ -102,7 +102,7 @@ final class Grant {
         limit(all, sent);
     }
 
-    /** The smallest limit of several counts. */
+    /** Sets the limit: the smallest one of several holds. */
     void limit(List<Told> all, Reading sent) {
         from = sent;
         limitMs = all.stream().mapToLong(Told::leftMs).filter(ms -> ms >= 0).min()
@@ -113,12 +113,12 @@ final class Grant {
         return limitMs != 0;
     }
 
-    /** Of its limit, in nanoseconds. */
+    /** The remaining time of the limit, in nanoseconds. */
     long left(Reading now) {
         return isLimited() ? Lease.holdRemaining(from, limitMs, now) : Time.FOREVER;
     }
 
-    /** What the answer to what was sent then is worth, as far as it alone says.
+    /** Judges the answer to a request sent then, by that answer alone.
      * 'isAgain': an earlier answer also had a time limit that was over. */
     static Verdict judge(List<Told> all, Reading sent, boolean isAgain) {
         Reading now = Clocks.now();
@@ -128,12 +128,12 @@ final class Grant {
             : Verdict.STALE;
     }
 
-    /** Those that the cluster may still have. */
+    /** The parts that the cluster might still hold. */
     List<Part> kept() {
         return parts.stream().filter(part -> !part.isOver).toList();
     }
 
-    /** Ends those; gives the tokens of what was believed in. */
+    /** Ends those parts; returns the tokens that were trusted. */
     Set<Long> end(Predicate<Part> which) {
         Set<Long> tokens = new TreeSet<>();
         for (Part part : parts) {

@@ -39,11 +39,13 @@ import java.util.stream.Stream;
  * is released in the background; until then the next call on this lock waits).
  */
 public final class HaspLock implements Lock {
-    private static final long LOOK = 100 * Time.MS; // While a thread has it.
-    /** A wait is asked again after so long: the push that ends it may have been
+    // Between checks, while a thread has the lock.
+    private static final long LOOK = 100 * Time.MS;
+    /** How often a wait is requested again: the push that ends it might be
      * lost. */
     private static final long SILENCE = 15_000 * Time.MS;
-    private static final long GRACE = 1000 * Time.MS; // Beyond it, for the push.
+    // Extra time for the push.
+    private static final long GRACE = 1000 * Time.MS;
 
     /** Options of a lock. The default is an exclusive lock. */
     public static final class Options {
@@ -112,10 +114,10 @@ public final class HaspLock implements Lock {
     private final Semaphore turn = new Semaphore(1, true);
 
     // 'this' is the monitor of these fields; nothing blocks while holding it.
-    /** Not released; what is believed is the newest one. */
+    /** Not released; the newest one is trusted. */
     private final Deque<Grant> grants = new ArrayDeque<>();
     private CompletableFuture<Void> ended = CompletableFuture.completedFuture(null);
-    private CompletableFuture<Void> alarm = ended; // For the end of the limit.
+    private CompletableFuture<Void> alarm = ended; // The timer of the limit.
 
     HaspLock(Session session, List<String> names, Options options, String tag) {
         if (names.isEmpty() || names.contains("")) {
@@ -179,7 +181,7 @@ public final class HaspLock implements Lock {
         Grant grant;
         List<Grant.Part> kept;
         synchronized (this) {
-            grant = grants.poll(); // First: belief ends before it is sent.
+            grant = grants.poll(); // First: trust ends before it is sent.
             if (grant == null) {
                 throw new HaspException(Reason.NOT_HELD, names + " is not held");
             }
@@ -236,7 +238,7 @@ public final class HaspLock implements Lock {
         return verdict != null;
     }
 
-    /** Words that name the hold that is believed in. */
+    /** Words that name the trusted hold. */
     private List<String> converting(String how) {
         return List.of(how, "TOKEN", Long.toString(token()), "FULL");
     }
@@ -247,7 +249,7 @@ public final class HaspLock implements Lock {
         List<String> words = converting("SHARED");
         synchronized (this) {
             if (!grants.isEmpty()) {
-                grants.peek().isShared = true; // Belief ends first.
+                grants.peek().isShared = true; // Trust ends first.
             }
         }
         Object reply = new Change("CONVERT", words).make();
@@ -273,7 +275,7 @@ public final class HaspLock implements Lock {
             List.of(now), Grant.judge(List.of(now), sent, isAgain));
         if (verdict == Verdict.GRANTED) {
             session.holds.forEach(one -> one.convertedBy(now));
-            synchronized (this) { // An upgrade begins the limit anew.
+            synchronized (this) { // An upgrade restarts the limit.
                 if (!grants.isEmpty() && now.is(grants.peek().parts.get(0))) {
                     grants.peek().limit(List.of(now), sent);
                     armLimit();
@@ -376,14 +378,14 @@ public final class HaspLock implements Lock {
         }
         if (end.isDone()) {
             told.complete(null);
-        } else { // What waits for it may take its time, heartbeats may not.
+        } else { // Waiters can be slow, heartbeats must not be.
             end.thenRun(() -> session.told(() -> told.complete(null)));
         }
         return told;
     }
 
-    /** Who waits before it: 1 is the next one to have it, 0 stands in no queue.
-     * For another thread than the one that waits. */
+    /** The place in the queue: 1 is the next, 0: not in the queue. For other
+     * threads than the waiting one. */
     public int place() {
         List<?> queue = Resp.list(session.show(names.get(0)), "queue");
         for (int i = 0; i < queue.size(); i++) {
@@ -394,8 +396,8 @@ public final class HaspLock implements Lock {
         return 0;
     }
 
-    /** Leaves up to 4096 bytes at the lock for whoever comes next: they outlive
-     * the hold ({@link Session#note}). NOT_HELD unless it is held. */
+    /** Stores up to 4096 bytes with the lock for later holders: they outlive the
+     * hold ({@link Session#note}). NOT_HELD: the lock is not held. */
     public void note(String text) {
         session.question(session.acting("LOCK.NOTE", names.get(0),
             Long.toString(token()), text, "OWNER", owner));
@@ -406,7 +408,7 @@ public final class HaspLock implements Lock {
             && Resp.number(told, "session") == session.id();
     }
 
-    /** Begins the belief in what was granted by the answer to what was sent then. */
+    /** Begins the trust in a grant, by the answer to the request sent then. */
     private Verdict granted(List<Told> all, Reading sent, boolean isAgain) {
         Verdict verdict = Grant.judge(all, sent, isAgain);
         if (verdict == Verdict.STALE) {
@@ -417,8 +419,9 @@ public final class HaspLock implements Lock {
         synchronized (this) {
             grants.push(grant);
         }
-        // First it can be found by who is told of an end, then it is seen whether
-        // one had been told that this answer does not know of.
+        // The order matters: first the grant becomes visible to notices of
+        // ends, then it is checked against notices that are newer than the
+        // answer.
         session.holds.add(this);
         if (session.judge(all, Verdict.GRANTED) == Verdict.STALE) {
             forget(grant);
@@ -429,7 +432,7 @@ public final class HaspLock implements Lock {
         return Verdict.GRANTED;
     }
 
-    /** What is over by the answer that granted it was held, and is lost. */
+    /** Reports a hold that ended before its grant was received. */
     private void lostAtOnce(Grant grant) {
         Grant.Part lost;
         synchronized (this) {
@@ -442,8 +445,8 @@ public final class HaspLock implements Lock {
         session.emit(Session.Kind.LOST, lost.name, lost.token, "ended");
     }
 
-    /** Ends what the same owner had under tokens that are over by this grant; and it
-     * itself, by another one that is known. */
+    /** Ends holds of the same owner whose tokens this grant replaces, and this
+     * grant, if a newer one that is known has replaced it. */
     private void supersedes(Grant grant) {
         for (Grant.Part own : List.copyOf(grant.parts)) {
             for (HaspLock one : session.holds) {
@@ -465,7 +468,7 @@ public final class HaspLock implements Lock {
                 && part.first > than.token);
     }
 
-    /** Ends those parts of that owner; gives the tokens that were believed in. */
+    /** Ends those parts of that owner; returns the tokens that were trusted. */
     Set<Long> endWhere(String tag, Predicate<Grant.Part> which) {
         Set<Long> tokens = new TreeSet<>();
         boolean isOver;
@@ -488,8 +491,8 @@ public final class HaspLock implements Lock {
         return told.is(part);
     }
 
-    /** Ends what that list does not have, but what was granted after all that was
-     * dropped; adds its names and tokens. */
+    /** Ends the holds that are missing in the list, except those granted after
+     * the last dropped notice; adds their names and tokens. */
     void endUnlisted(Map<String, List<Told>> all, long dropped,
             Set<List<Object>> ended) {
         for (String name : names) {
@@ -500,7 +503,8 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** Ends the belief in one acquisition; was it the last one? */
+    /** Ends the trust in one acquisition; returns whether it was the last
+     * one. */
     private boolean forget(Grant grant) {
         boolean isLast;
         synchronized (this) {
@@ -514,12 +518,12 @@ public final class HaspLock implements Lock {
         if (left() == 0) {
             doubt();
         } else {
-            believe(); // In what was acquired before.
+            believe(); // Trust continues with the grant from before.
         }
         return isLast;
     }
 
-    /** Begins what ended() gives: at the grant, and after each jeopardy. */
+    /** Creates the future of ended(): at the grant, and after each jeopardy. */
     synchronized void believe() {
         if (left() > 0 && ended.isDone()) {
             ended = new CompletableFuture<>();
@@ -527,7 +531,7 @@ public final class HaspLock implements Lock {
         armLimit();
     }
 
-    /** Has the end of a limited hold told in time. */
+    /** Makes a timer report the end of a limited hold. */
     private synchronized void armLimit() {
         alarm.cancel(false);
         Grant grant = grants.peek();
@@ -539,7 +543,8 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** The limit is over by the clock: nobody else says so in time. */
+    /** The limit is over by the local clock: the cluster reports that too
+     * late. */
     private void limitOver() {
         long token;
         synchronized (this) {
@@ -548,10 +553,11 @@ public final class HaspLock implements Lock {
                 return;
             }
             if (grant.left(Clocks.now()) > 0) {
-                armLimit(); // Of another grant.
+                armLimit(); // It was for another grant.
                 return;
             }
-            grant.isOver = true; // The cluster may have it: it will be released.
+            // The cluster might still hold it: it will be released.
+            grant.isOver = true;
             token = token();
         }
         doubt();
@@ -560,7 +566,8 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** Ends it. Whoever is told may ask: outside of the monitor. */
+    /** Completes it outside of the monitor, since listeners may use the
+     * lock. */
     void doubt() {
         CompletableFuture<Void> told;
         synchronized (this) {
@@ -575,7 +582,7 @@ public final class HaspLock implements Lock {
         return wait.isNegative() || wait.isZero() ? 0 : Time.in(Time.nanos(wait));
     }
 
-    /** 'until' is the end of the wait; 0: it only tries. */
+    /** 'until' is the end of the wait; 0: only tries. */
     private boolean acquire(long until, boolean mayInterrupt)
             throws InterruptedException {
         boolean isFirst = !isReentrant();
@@ -596,7 +603,7 @@ public final class HaspLock implements Lock {
         if (verdict == null) {
             return false;
         }
-        if (session.state() == Session.State.LOST) { // Meanwhile.
+        if (session.state() == Session.State.LOST) { // It was lost meanwhile.
             Grant grant;
             synchronized (this) {
                 grant = grants.poll();
@@ -612,7 +619,7 @@ public final class HaspLock implements Lock {
         return !options.owner.isEmpty() && !grants.isEmpty();
     }
 
-    /** Gives back these parts of a grant, and nothing else. */
+    /** Releases these parts of a grant, and nothing else. */
     private Change releasing(List<Grant.Part> parts) {
         return new Change(parts);
     }
@@ -646,10 +653,10 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** A change that asks for more. The cluster takes two waits of one owner for
-     * one, with one grant. So an owner asks once at a time for a lock, and not
-     * before it is known what came of what nobody waits for any more: that will be
-     * given back. Null: not in time, he waits for it. */
+    /** Begins a change for a request for more. The cluster merges two waits of
+     * one owner into one wait with one grant. So an owner sends one request for
+     * a lock at a time, and only when abandoned ones are settled: their grants
+     * are released. Null: not in time; the owner has a waiting request. */
     private Change claim(long until, boolean mayInterrupt, String verb,
             List<String> more) throws InterruptedException {
         long limit = Time.plus(until == 0 ? Time.now() : until, session.timeout);
@@ -693,12 +700,12 @@ public final class HaspLock implements Lock {
         private final long number = session.numbers.begin();
         private final List<String> words = new ArrayList<>();
         private boolean givesTurn;
-        private boolean isOpen; // What became of it is not known yet.
+        private boolean isOpen; // The outcome is not known yet.
         private boolean wasAsked;
-        private Reading sent; // What was answered.
-        private List<Grant.Part> parts = List.of(); // That are released.
+        private Reading sent; // When the answered request was sent.
+        private List<Grant.Part> parts = List.of(); // The parts to release.
         private volatile boolean isQueueing;
-        /** What pushes tell of the ends of waits, by their places: what was granted. */
+        /** The grants of pushes that end waits, by place in the queue. */
         private final Map<Long, CompletableFuture<List<?>>> ends =
             new ConcurrentHashMap<>();
 
@@ -710,7 +717,7 @@ public final class HaspLock implements Lock {
             this(verb, names, more);
         }
 
-        /** A release of these alone. */
+        /** A release of these parts only. */
         Change(List<Grant.Part> parts) {
             this("RELEASE", parts.stream().map(part -> part.name).toList(),
                 Stream.concat(Stream.of(parts.size() > 1 ? "TOKENS" : "TOKEN"),
@@ -733,13 +740,15 @@ public final class HaspLock implements Lock {
                 Long.toString(number), "ACKED", session.numbers.acked()));
         }
 
-        /** When it is over, and nothing is held by it, the turn goes back. */
+        /** Whether to return the turn at the end, if the change left no
+         * hold. */
         Change turns(boolean doesSo) {
             givesTurn = doesSo;
             return this;
         }
 
-        /** Its answer; waits for no lock, whatever interrupts meanwhile. */
+        /** Returns the answer; does not wait for a lock, and ignores
+         * interrupts. */
         Object make() {
             try {
                 return make(0, false);
@@ -748,9 +757,9 @@ public final class HaspLock implements Lock {
             }
         }
 
-        /** Asks until 'take' believes in what is answered, or does not: what is older
-         * than what is known is asked for again, under its number. Null: nothing was
-         * granted. */
+        /** Repeats the request until 'take' accepts or rejects the answer: an
+         * answer that is older than the known state is requested again, under
+         * its number. Null: nothing was granted. */
         Verdict grant(long until, boolean mayInterrupt, Take take)
                 throws InterruptedException {
             var found = new Verdict[1];
@@ -784,7 +793,7 @@ public final class HaspLock implements Lock {
             return found;
         }
 
-        /** Its answer. Where none comes, what became of it is cleared up later. */
+        /** Returns the answer. Without one, the change is settled later. */
         Object make(long until, boolean mayInterrupt) throws InterruptedException {
             return make(() -> ask(until, mayInterrupt));
         }
@@ -814,7 +823,8 @@ public final class HaspLock implements Lock {
             }
         }
 
-        /** What the cluster does not have under a token nobody believes in. */
+        /** NOT_HELD: ends the trust in a hold that the cluster does not
+         * have. */
         private void notHeld(HaspException e) {
             if (e.reason() != Reason.NOT_HELD || !words.contains("TOKEN")) {
                 return;
@@ -828,7 +838,7 @@ public final class HaspLock implements Lock {
             return HaspLock.this;
         }
 
-        /** One that waits is asked until its end is told. */
+        /** Repeats a waiting request until its end is reported. */
         private Object ask(long until, boolean mayInterrupt)
                 throws InterruptedException {
             session.waits.add(this);
@@ -846,7 +856,7 @@ public final class HaspLock implements Lock {
                     }
                     List<?> found = park(Long.parseLong(queued.split(" ")[1]),
                         until, mayInterrupt, answer.ask().connection);
-                    // A push does not say from when a limit counts.
+                    // A push has no start of the limit.
                     if (isGrant(found) && Told.all(found).stream().allMatch(
                             told -> told.leftMs() < 0)) {
                         return found;
@@ -864,8 +874,9 @@ public final class HaspLock implements Lock {
             return ask;
         }
 
-        /** Is it what such a change is answered? Whatever else a node that is none
-         * says is no grant. */
+        /** True if the reply has the form that such a change is answered with.
+         * Any other reply, from a peer that is not a node, must not count as a
+         * grant. */
         private boolean fits(Object reply) {
             if (verb.equals("RELEASE")) {
                 return reply instanceof Long;
@@ -878,8 +889,9 @@ public final class HaspLock implements Lock {
             return Told.all(reply).size() == names.size();
         }
 
-        /** Waits for the push that tells what was granted at that place. Empty: the
-         * cluster is to be asked, as when the push may have been lost. */
+        /** Waits for the push that reports what was granted at that place.
+         * Empty: ask the cluster, for example because the push might be
+         * lost. */
         private List<?> park(long place, long until, boolean mayInterrupt,
                 Link.Connection on) throws InterruptedException {
             var end = endOf(place);
@@ -909,16 +921,17 @@ public final class HaspLock implements Lock {
             turn.release(givesTurn && isOver ? 1 : 0);
         }
 
-        /** May it still be done? A release that no node could do is to be. */
+        /** True if the outcome is open. A release that no node could do must
+         * still be done. */
         private boolean isOpenAfter(HaspException e) {
             return !e.isForgotten() && (e.reason() == Reason.UNKNOWN
                 || (e.reason() == Reason.UNREACHABLE
                     && (verb.equals("RELEASE") || how.equals("SHARED"))));
         }
 
-        /** Clears up what became of it, for as long as the session lives: asked
-         * again under its number, and not waiting, it tells that. What was granted
-         * meanwhile is taken back: nobody waits for it. */
+        /** Settles the change, as long as the session lives: sent again under
+         * its number, and without a wait, it returns the outcome. A grant is
+         * released, since no caller waits for it. */
         private void settle() {
             for (int round = 1;; round++) {
                 Object reply = null;
@@ -928,14 +941,16 @@ public final class HaspLock implements Lock {
                     throw new AssertionError(e);
                 } catch (HaspException e) {
                     if (session.state() == Session.State.LOST) {
-                        return; // All has ended with the session.
+                        // The session has ended, and so have all its holds.
+                        return;
                     }
                     if (isOpenAfter(e) || e.reason() == Reason.UNREACHABLE) {
                         Time.pause(round);
                         continue;
                     }
                     notHeld(e);
-                    // A named owner may have other holds of it; this one has none.
+                    // A named owner can have other holds of the lock; this one
+                    // has none.
                     reply = e.isForgotten() && options.owner.isEmpty() ? "" : null;
                 }
                 Change undo = reply == null ? null : undo(reply);
@@ -947,7 +962,7 @@ public final class HaspLock implements Lock {
             }
         }
 
-        /** What takes it back; null: nothing has to. */
+        /** The request that undoes the outcome; null: none is needed. */
         private Change undo(Object reply) {
             if (verb.equals("ACQUIRE")) {
                 List<Grant.Part> held = held(Told.all(reply));
@@ -958,7 +973,7 @@ public final class HaspLock implements Lock {
             if (now == null || now.count() == 0) {
                 return null;
             }
-            // With a new token, still shared.
+            // It has a new token, and is still shared.
             Told shared = new Told(now.lock(), now.owner(), "shared", now.first(),
                 now.token(), now.count(), now.leftMs(), now.asOf());
             session.holds.forEach(one -> one.convertedBy(shared));
@@ -967,8 +982,8 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** What is made of an answer to what was sent then; 'isAgain': it was asked for
-     * because another one was stale. */
+    /** Judges the answer to the request sent then; 'isAgain': an earlier answer
+     * was stale. */
     private interface Take {
         Verdict take(List<Told> all, Reading sent, boolean isAgain);
     }

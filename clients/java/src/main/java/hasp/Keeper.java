@@ -13,19 +13,21 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Sends a session's heartbeats, one of them as soon as a connection is lost, and
- * looks at the lease whenever it could have ended.
+ * Sends a session's heartbeats, one of them as soon as a connection is lost,
+ * and checks the lease whenever it could have ended.
  */
 final class Keeper {
-    private static final long PATIENCE_MIN = 50 * Time.MS; // For an answer.
-    private static final long LOOK_MIN = 20 * Time.MS; // Between two looks.
+    // Limit for an answer.
+    private static final long PATIENCE_MIN = 50 * Time.MS;
+    private static final long LOOK_MIN = 20 * Time.MS; // Between two checks.
 
     private final Session session;
     private final Thread thread = new Thread(this::keep, "hasp keeper");
     private final Semaphore news = new Semaphore(0);
     private volatile boolean isOver;
-    private Link.Connection kept; // By the newest heartbeat; null: none.
-    private State told = State.HELD; // 'this' is its monitor.
+    // The connection of the newest heartbeat; null: none.
+    private Link.Connection kept;
+    private State told = State.HELD; // The reported state, guarded by 'this'.
 
     Keeper(Session session) {
         this.session = session;
@@ -36,7 +38,7 @@ final class Keeper {
         thread.start();
     }
 
-    /** Something has changed: look now. */
+    /** Triggers a check after a change. */
     void wake() {
         news.release();
     }
@@ -51,7 +53,8 @@ final class Keeper {
         while (look() != State.LOST && !isOver) {
             if (kept != null && kept.gone.isDone()) {
                 kept = null;
-                next = Time.now(); // Another node should know us soon.
+                // Another node should learn of the session soon.
+                next = Time.now();
             }
             if (Time.left(next) > 0) {
                 await(next);
@@ -68,12 +71,13 @@ final class Keeper {
         session.leave();
     }
 
-    /** How long a heartbeat of that lease may go without its answer. */
+    /** How long a heartbeat of that lease may remain unanswered. */
     static long patience(Lease lease) {
         return Math.max(PATIENCE_MIN, lease.period());
     }
 
-    /** Until then, or until the lease could have ended, or there is news. */
+    /** Waits until that time, until the lease could have ended, or until there
+     * is news. */
     private void await(long until) {
         long left = session.lease.remaining(Clocks.now());
         long wait = Math.min(Time.left(until),
@@ -83,14 +87,14 @@ final class Keeper {
                 news.drainPermits();
             }
         } catch (InterruptedException e) {
-            // Nobody interrupts this thread, and if: it looks.
+            // This thread is not interrupted; if it is, it checks again.
         }
     }
 
-    /** Sends a heartbeat and takes its answer. */
+    /** Sends a heartbeat and handles its answer. */
     private boolean beat() {
         long patience = patience(session.lease);
-        // By its secret: it waits for no attachment.
+        // It carries the secret, so it need not wait for ATTACH.
         var ask = new Link.Ask(session, List.of("SESSION.KEEP",
             Long.toString(session.id()), session.secret(), "FULL", "AFTER",
             Long.toString(session.seen())), patience);
@@ -119,7 +123,7 @@ final class Keeper {
         return false;
     }
 
-    /** Goes on looking meanwhile. */
+    /** Checks the lease during the wait, too. */
     private Object answer(Link.Ask ask, long until) {
         session.link().begin(ask);
         ask.answer.whenComplete((reply, error) -> wake());
@@ -134,7 +138,7 @@ final class Keeper {
         return ask.answer.join();
     }
 
-    /** Tells what the clock, or an answer, has changed. */
+    /** Reports a change of the state by the clock or an answer. */
     State look() {
         State state;
         synchronized (this) {

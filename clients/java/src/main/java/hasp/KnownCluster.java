@@ -10,20 +10,21 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * Which cluster the process works with, so that it does not lock at another one which
- * happens to answer at one of its endpoints. Each node says in its answer to HELLO to
- * which life of a cluster it belongs, and from which lives that was restored. The
- * first life at which something was done becomes the known one. A node of another
- * life is a stranger, unless its life was restored from the known one, or every
- * endpoint showed that same life when it was reached last, and no session of the
- * process is believed any longer. It is never stored.
+ * The cluster that the process works with. It prevents the process from locking
+ * in another cluster that happens to answer at one of its endpoints. In its
+ * answer to HELLO each node names the life of its cluster, and the lives from
+ * which that one was restored. The first life in which a request was done
+ * becomes the known one. A node of another life is rejected, unless that life
+ * was restored from the known one, or every endpoint showed that same life when
+ * it was last reached and the process has no trusted session left. Nothing is
+ * stored.
  */
 final class KnownCluster {
     private static final Map<List<String>, KnownCluster> ALL = new HashMap<>();
 
     private final List<String> endpoints;
     private final Map<String, String> shown = new HashMap<>(); // Other lives.
-    private final Set<Session> sessions = new HashSet<>(); // May be believed.
+    private final Set<Session> sessions = new HashSet<>(); // Might be trusted.
     private String id = "";
 
     /** A node of another cluster, or of none. 'notice' is for people, or "". */
@@ -41,14 +42,15 @@ final class KnownCluster {
         this.endpoints = endpoints;
     }
 
-    /** The same for all connections of the process to these endpoints. */
+    /** Returns the same object for all connections of the process to these
+     * endpoints. */
     static KnownCluster at(List<String> endpoints) {
         synchronized (ALL) {
             return ALL.computeIfAbsent(endpoints, KnownCluster::new);
         }
     }
 
-    /** Reads the answer to HELLO, and gives the node's cluster, "" if it says
+    /** Reads the answer to HELLO, and returns the node's cluster; "": it names
      * none. */
     synchronized String judge(String endpoint, Object greeting) throws Stranger {
         if (!(greeting instanceof Map<?, ?> told)
@@ -80,12 +82,12 @@ final class KnownCluster {
                 one -> one.state() == Session.State.LOST);
     }
 
-    /** It was not reached. */
+    /** The endpoint could not be reached. */
     synchronized void missed(String endpoint) {
         shown.remove(endpoint);
     }
 
-    /** A node of that life has done something. */
+    /** A node of that life has done a request. */
     synchronized void learn(String name) {
         if (id.isEmpty()) {
             id = name;

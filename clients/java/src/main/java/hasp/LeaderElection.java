@@ -44,7 +44,7 @@ public final class LeaderElection implements Runnable {
         default void failed(HaspException error) {}
     }
 
-    /* A lead() that ends a term sooner has failed. */
+    /* A lead() that ends a term sooner counts as failed. */
     static final Duration TERM_GOOD = Duration.ofSeconds(10);
     static final Duration BACK_OFF_MIN = Duration.ofMillis(100);
     static final Duration BACK_OFF_MAX = Duration.ofSeconds(5);
@@ -110,7 +110,7 @@ public final class LeaderElection implements Runnable {
         }
     }
 
-    /** How long to wait after a term of that length, which lead() has ended. */
+    /** The delay after a term of that length, which lead() has ended. */
     static Duration after(Duration backOff, Duration term) {
         if (term.compareTo(TERM_GOOD) >= 0) {
             return Duration.ZERO;
@@ -120,8 +120,8 @@ public final class LeaderElection implements Runnable {
             : next.compareTo(BACK_OFF_MAX) > 0 ? BACK_OFF_MAX : next;
     }
 
-    /** For a length by chance, so that candidates whose lead() fails alike do not
-     * come at once. */
+    /** Waits for a random time, so that candidates whose lead() fails in the
+     * same way do not campaign at the same moment. */
     private static void pause(Duration backOff) throws InterruptedException {
         long most = backOff.toMillis();
         if (most > 0) {
@@ -129,7 +129,7 @@ public final class LeaderElection implements Runnable {
         }
     }
 
-    /** Did lead() end although the lock was held? */
+    /** True if lead() ended although the lock was held. */
     private boolean lead(HaspLock lock) throws InterruptedException {
         Leader leader = new Leader(lock);
         leader.start();
@@ -154,7 +154,7 @@ public final class LeaderElection implements Runnable {
     private final class Leader extends Thread {
         private final HaspLock lock;
         private final CompletableFuture<Void> done = new CompletableFuture<>();
-        private Throwable failure; // 'done' shows it.
+        private Throwable failure; // Published by 'done'.
         private volatile boolean wasInterrupted;
 
         Leader(HaspLock lock) {
@@ -167,7 +167,7 @@ public final class LeaderElection implements Runnable {
             try {
                 listener.lead(lock);
             } catch (InterruptedException e) {
-                // It was lost, or interrupted: both are known.
+                // It was lost or interrupted: both are handled.
             } catch (Throwable e) {
                 failure = e;
             } finally {
@@ -185,7 +185,8 @@ public final class LeaderElection implements Runnable {
             super.interrupt();
         }
 
-        /** Until it leads no more. Was this thread interrupted meanwhile? */
+        /** Waits for the end of lead(); returns whether this thread was
+         * interrupted. */
         private boolean await() {
             boolean was = false;
             while (!done.isDone()) {
@@ -199,7 +200,7 @@ public final class LeaderElection implements Runnable {
             return was;
         }
 
-        /** What the program has thrown goes to the caller of run(). */
+        /** Throws the program's exception to the caller of run(). */
         private void fail() {
             if (failure instanceof RuntimeException e) {
                 throw e;
@@ -215,7 +216,7 @@ public final class LeaderElection implements Runnable {
         try {
             lock.unlock();
         } catch (HaspException e) {
-            // It was lost, or will be given back.
+            // It was lost, or will be released.
         }
     }
 
@@ -236,8 +237,8 @@ public final class LeaderElection implements Runnable {
         }
     }
 
-    /** Who leads; "": nobody. Asked for until there is an answer, since nobody else
-     * says it until it changes. Throws LOST. */
+    /** The current leader; "": none. It asks until there is an answer, since no
+     * other message reports the leader until it changes. Throws LOST. */
     private String leader(Session session) throws InterruptedException {
         for (int round = 1;; round++) {
             try {

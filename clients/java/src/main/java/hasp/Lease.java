@@ -7,28 +7,30 @@ import hasp.Clocks.Reading;
 /**
  * Until when may a lease be trusted? The clock rules, without I/O.
  *
- * <p>A lease of T is valid until S0 + 0.8 T, S0 being the clock when the newest
- * heartbeat that was answered OK was <em>sent</em>. The leader counts T from its
- * receipt, so with clocks up to 10 % off on either side the client ends first.
- * Of the two clocks that counts on which more has passed. With a linger the
- * lease is in jeopardy (not held, although an answer mends it) from S0 + 0.8
- * min(T, linger) on; from S0 + 0.8 T it is lost, and nothing leaves lost.
+ * <p>A lease of T is valid until S0 + 0.8 T, where S0 is the clock when the
+ * newest heartbeat that was answered OK was <em>sent</em>. The leader counts T
+ * from its receipt, so with clocks up to 10 % off on either side the client
+ * ends first. The clock on which more time has passed counts. With a linger the
+ * lease is in jeopardy (not held, although an answer restores it) from S0 + 0.8
+ * min(T, linger) on. From S0 + 0.8 T on it is lost, and a lost lease stays
+ * lost.
  *
- * <p>All in whole nanoseconds. tests/vectors/lease.json holds this file to what
- * the C library does.
+ * <p>All times are whole nanoseconds. tests/vectors/lease.json checks that this
+ * file does the same as the C library.
  */
 final class Lease {
     private static final long MS = 1_000_000;
-    /** A session without end asks so often whether something was taken. */
+    /** How often a durable session checks its holds. */
     private static final long LOOK = 5000 * MS;
 
-    private Reading sent; // Of the newest heartbeat that was answered; or null.
+    // When the newest answered heartbeat was sent; or null.
+    private Reading sent;
     private long ttl;
     private long linger; // 0: none.
     private boolean isLost;
-    private boolean isEndless; // No time ends belief, only what is told.
+    private boolean isEndless; // Only the cluster ends it, no time does.
 
-    /** As answered(), of a session without end. */
+    /** Like answered(), for a durable session. */
     synchronized void answeredEndless(Reading at) {
         sent = at;
         isEndless = true;
@@ -38,19 +40,19 @@ final class Lease {
         return isEndless;
     }
 
-    /** The part of a promise that may be trusted. */
+    /** The part of a promised time that can be trusted. */
     static long trusted(long promised) {
         return promised * 4 / 5;
     }
 
-    /** For how long a limited hold may be trusted of which 'leftMs' were left
-     * according to the answer to what was sent then. */
+    /** How long a limited hold can be trusted. The answer to the request sent
+     * then said that 'leftMs' of it were left. */
     static long holdRemaining(Reading sent, long leftMs, Reading now) {
         return Math.max(0, trusted(leftMs * MS) - sent.age(now));
     }
 
-    /** A heartbeat sent then was answered OK. Nothing revives a lease that was
-     * lost by then, whether or not anybody had looked, and an older heartbeat
+    /** A heartbeat sent then was answered OK. A lease that was lost by then
+     * stays lost, even if no check has noticed the loss. An older heartbeat
      * than the newest changes nothing. */
     synchronized void answered(Reading at, long ttlMs, long lingerMs) {
         if (state(at) != Session.State.LOST
@@ -61,7 +63,7 @@ final class Lease {
         }
     }
 
-    /** The cluster says that the session has ended. */
+    /** The cluster reported that the session has ended. */
     synchronized void refuse() {
         isLost = true;
     }
@@ -78,7 +80,7 @@ final class Lease {
             ? Session.State.HELD : Session.State.JEOPARDY;
     }
 
-    /** For how long it may still be trusted; 0 unless it is held. */
+    /** How long the lease can be trusted; 0 unless it is held. */
     synchronized long remaining(Reading now) {
         if (isEndless) {
             return isLost ? 0 : Time.FOREVER;
@@ -87,7 +89,7 @@ final class Lease {
             ? trusted(promised()) - sent.age(now) : 0;
     }
 
-    /** What each answer promises until the next one. */
+    /** The time that each answer promises until the next one. */
     synchronized long promised() {
         if (isEndless) {
             return Time.FOREVER;
@@ -95,7 +97,7 @@ final class Lease {
         return linger != 0 && linger < ttl ? linger : ttl;
     }
 
-    /** Between heartbeats: a session is never quiet for a quarter of its
+    /** Time between heartbeats: a session is never silent for a quarter of its
      * lease. */
     long period() {
         if (isEndless()) {

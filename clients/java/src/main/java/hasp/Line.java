@@ -14,15 +14,15 @@ import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 
 /**
- * What carries bytes to a node and back: TCP, TLS on it, or a socket of this
- * machine. 'socket' is what is closed: that ends whoever reads or writes.
+ * A byte stream to a node: TCP, TLS over TCP, or a socket of this machine.
+ * Closing 'socket' ends reads and writes.
  */
 record Line(Closeable socket, InputStream in, OutputStream out) {
     /** Before the path of a node's socket on this machine. */
     static final String SOCKET = "unix:";
 
-    /** Connects until then ({@link Time}). 'tls' may be null; what does not leave
-     * the machine is plain. */
+    /** Connects until then ({@link Time}). 'tls' can be null; a socket of this
+     * machine is not encrypted. */
     static Line open(String endpoint, Tls tls, long until) throws IOException {
         return endpoint.startsWith(SOCKET)
             ? local(endpoint.substring(SOCKET.length()))
@@ -50,7 +50,7 @@ record Line(Closeable socket, InputStream in, OutputStream out) {
     private static Line local(String path) throws IOException {
         SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         try {
-            // Such a connection is made at once, or the node takes no more.
+            // This connects at once, or the node accepts no more connections.
             channel.configureBlocking(false);
             if (!channel.connect(UnixDomainSocketAddress.of(path))) {
                 throw new IOException("too many connections are pending at " + path);
@@ -63,8 +63,8 @@ record Line(Closeable socket, InputStream in, OutputStream out) {
         }
     }
 
-    /** Unlike those of java.nio.channels.Channels, one of these streams goes on
-     * while the other one waits. */
+    /** Unlike those of java.nio.channels.Channels, each of these streams
+     * continues while the other one waits. */
     private static final class In extends InputStream {
         private final SocketChannel channel;
 

@@ -26,53 +26,54 @@ import java.util.function.Predicate;
 import java.util.stream.Collectors;
 
 /**
- * One connection to one node at a time, which sessions share. Requests are sent in
- * their order, heartbeats first, and answered in that order; before its first one
- * on a connection a session is attached.
+ * One connection to one node at a time, which sessions share. Requests are sent
+ * in order, heartbeats first, and answered in that order. A session is attached
+ * before its first request on a connection.
  *
- * <p>The node is left for the next one when it is silent for longer than an ask has
- * patience, whether or not somebody still waits for that, or when it says that it
- * has no leader. What was sent there has no answer then: who asked asks again. What
- * was not sent goes to the next node.
+ * <p>The link leaves the node for the next one when the node is silent for
+ * longer than the patience of an ask, even if nothing waits for the answer, or
+ * when it reports that it has no leader. Requests that were sent there fail,
+ * and their callers ask again. Unsent requests go to the next node.
  *
- * <p>Of its two threads one connects and reads, one writes.
+ * <p>It has two threads: one connects and reads, the other one writes.
  */
 final class Link implements AutoCloseable {
-    static final long ANSWER = 4000 * Time.MS; // Then the node is left.
-    /** To connect and greet, at most. */
+    static final long ANSWER = 4000 * Time.MS; // The node is then left.
+    /** Limit to connect and send HELLO. */
     static final long CONNECT = 1000 * Time.MS;
-    /** No more sessions than there may be requests under way on a connection, so
-     * that each has room for a heartbeat. */
+    /** A link has at most as many sessions as a connection may have requests in
+     * flight, so that each has room for a heartbeat. */
     private static final int SESSIONS_MAX = 1024;
-    /** Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
-     * answered. No more of them are under way at a time, so that heartbeats need
-     * not wait for those of a thousand sessions. */
+    /** A node handles no later request of a connection until SESSION.OPEN,
+     * ATTACH and CLOSE are answered. The number in flight is limited, so that
+     * heartbeats need not wait for those of a thousand sessions. */
     private static final int BLOCKING_MAX = 8;
-    /** Between two attempts of who is not let in. */
+    /** Pause between attempts after a refusal. */
     private static final long DENIED_MIN = 100 * Time.MS;
     private static final long DENIED_MAX = 1000 * Time.MS;
 
-    /** Where it goes, and as whom. 'key': equal for those who may share.
+    /** Where a link connects to, and with which credentials. 'key' is equal for
+     * sessions that can share a link.
      *
-     * @param timeout to connect and greet */
+     * @param timeout to connect and send HELLO */
     record Address(List<String> endpoints, Credentials shows, long timeout,
             List<Object> key) {}
 
-    /** One request, and its answer, which may be a {@link Resp.Refusal}. */
+    /** One request and its answer, which can be a {@link Resp.Refusal}. */
     static final class Ask {
-        final Session session; // It is attached beforehand; or null.
+        final Session session; // Attached beforehand; null: none.
         final List<String> words;
-        final long patience; // For the answer.
-        boolean isUrgent; // It goes before what has not been sent.
-        boolean isApart; // It names session and secret: none is attached.
-        boolean blocks; // It opens, attaches or closes a session.
-        /** Is that what was asked for? */
+        final long patience; // Limit for the answer.
+        boolean isUrgent; // Sent before all requests that are not yet sent.
+        boolean isApart; // Names session and secret: none need be attached.
+        boolean blocks; // Opens, attaches or closes a session.
+        /** Checks the form of the reply. */
         Predicate<Object> fits = reply -> true;
-        long latest = Time.FOREVER; // It is not sent after that.
+        long latest = Time.FOREVER; // It is not sent after this time.
         private boolean attaches;
         final CompletableFuture<Object> answer = new CompletableFuture<>();
         private final CompletableFuture<Void> judge = new CompletableFuture<>();
-        /** Where and when it was sent; null: it was not. */
+        /** Where and when it was sent; null: it was not sent. */
         volatile Connection connection;
         volatile Reading sent;
 
@@ -82,7 +83,8 @@ final class Link implements AutoCloseable {
             this.patience = patience;
         }
 
-        /** Has it just opened a session, for which somebody waits still? */
+        /** True if it has just opened a session that a caller still waits
+         * for. */
         private boolean opens(HaspException no) {
             return blocks && no == null && session.id() == 0
                 && !session.over.isDone();
@@ -98,12 +100,12 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** There was no time left for an answer; it was not sent. */
+    /** There was no time left for an answer, so it was not sent. */
     static final class TooLate extends IOException {
         private static final long serialVersionUID = 1;
     }
 
-    /** A node has said that it can do nothing. */
+    /** A node has no leader. */
     private static final class Left extends IOException {
         private static final long serialVersionUID = 1;
 
@@ -112,7 +114,7 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** A node does not know who asks, or wants TLS. */
+    /** A node refuses the credentials, or requires TLS. */
     private static final class Denied extends IOException {
         private static final long serialVersionUID = 1;
         private final transient Resp.Refusal refusal;
@@ -123,18 +125,20 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** One connection of a link. The link is the monitor of what changes. */
+    /** One connection of a link. The link is the monitor of its mutable
+     * fields. */
     static final class Connection {
         private final Line line;
         private final InputStream in;
         private final Deque<Ask> flight = new ArrayDeque<>(); // Not answered.
         private final Set<Session> attached = new HashSet<>();
-        /** To be attached when there is nothing else to do. */
+        /** Sessions to attach when there is nothing else to do. */
         private final Deque<Session> quiet = new ArrayDeque<>();
-        private int blocking; // In flight: asks that block.
-        private IOException why; // It was left.
-        private String cluster = ""; // Its node's, by the answer to HELLO.
-        /** Done when it is lost. */
+        private int blocking; // Blocking asks in flight.
+        private IOException why; // Why it was left.
+        // The node's cluster, by the answer to HELLO.
+        private String cluster = "";
+        /** Done when the connection is lost. */
         final CompletableFuture<Void> gone = new CompletableFuture<>();
 
         Connection(Line line) {
@@ -151,21 +155,22 @@ final class Link implements AutoCloseable {
                 && !attached.contains(ask.session);
         }
 
-        /** It does not block, and attaches nothing, or there is room for that. */
+        /** True if the ask does not block and attaches nothing, or there is
+         * room. */
         private boolean mayTake(Ask ask) {
             return hasRoom() || !ask.blocks && !needsAttach(ask);
         }
 
         private void close() {
             try {
-                line.socket().close(); // At once, whoever reads or writes.
+                line.socket().close(); // Ends reads and writes at once.
             } catch (IOException e) {
                 // It is closed.
             }
         }
     }
 
-    /** Those that sessions may still join; the monitor of 'users', too. */
+    /** Links that more sessions can join; also the monitor of 'users'. */
     private static final Map<List<Object>, Link> LINKS = new HashMap<>();
 
     private final Address address;
@@ -174,16 +179,17 @@ final class Link implements AutoCloseable {
     private final Map<Long, Session> sessions = new ConcurrentHashMap<>();
     private int users;
 
-    // Of what follows 'this' is the monitor.
+    // 'this' is the monitor of the following fields.
     private final Deque<Ask> queue = new ArrayDeque<>(); // Not sent.
     private Connection connection; // null: none.
-    private int failed; // In a row.
+    private int failed; // Failed attempts in a row.
     private boolean isClosed;
-    private Resp.Refusal refused; // Who greets is not known, and never was.
-    // Since all was well: the newest failure of each endpoint.
+    // The credentials are unknown, and always were.
+    private Resp.Refusal refused;
+    // The newest failure of each endpoint since the last success.
     private final Map<String, String> whys = new TreeMap<>();
 
-    /** 'onPush' null: the sessions are told what is pushed to them. */
+    /** 'onPush' null: the link's sessions get the pushes. */
     Link(Address address, Consumer<List<Object>> onPush) {
         this.address = address;
         known = KnownCluster.at(address.endpoints);
@@ -197,7 +203,7 @@ final class Link implements AutoCloseable {
 
     // --- who shares one --------------------------------------------------------
 
-    /** One that goes there; the caller quits it. */
+    /** Returns a link to that address; the caller must quit it. */
     static Link join(Address where, boolean isOwn) {
         synchronized (LINKS) {
             Link link = isOwn ? null : LINKS.get(where.key);
@@ -212,7 +218,7 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** A node takes no more sessions on it. Were there others? */
+    /** The node accepts no more sessions. Returns whether there were others. */
     boolean filled() {
         synchronized (LINKS) {
             LINKS.remove(address.key, this);
@@ -220,8 +226,8 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** The last session closes it. Where others stay the node is told that this one
-     * is not there any more, as by the end of a connection. */
+    /** Leaves the link; the last session closes it. Otherwise the node is
+     * notified that this session has left, as if its connection had ended. */
     void quit(Session session) {
         known.remove(session);
         boolean isLast;
@@ -238,13 +244,13 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** The session is not there any more. Was it attached? */
+    /** Removes the session, and returns whether it was attached. */
     synchronized boolean forget(Session session) {
         sessions.remove(session.id());
         return connection != null && connection.attached.remove(session);
     }
 
-    /** What is pushed to the session reaches it from now on. */
+    /** Delivers pushes to the session from now on. */
     void hear(Session session) {
         known.add(session);
         sessions.put(session.id(), session);
@@ -274,7 +280,8 @@ final class Link implements AutoCloseable {
         whys.put(endpoint, failure);
     }
 
-    /** The answer, unless that time is over before, or the session ends. */
+    /** Returns the answer, unless that time is over before, or the session
+     * ends. */
     Object ask(Ask ask, long until, boolean mayInterrupt)
             throws IOException, InterruptedException {
         begin(ask);
@@ -304,7 +311,7 @@ final class Link implements AutoCloseable {
         notifyAll();
     }
 
-    /** Does not send it any more. */
+    /** Drops it if it was not sent. */
     synchronized void cancel(Ask ask) {
         queue.remove(ask);
     }
@@ -331,25 +338,26 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** Until something has changed. Who interrupts all threads of a group means
-     * those of the program: here others would be left without their heartbeats. */
+    /** Waits for a change. A program that interrupts all threads of a group
+     * means its own threads: if this one ended, other sessions would lose their
+     * heartbeats. */
     private void await() {
         try {
             wait();
         } catch (InterruptedException e) {
-            // It looks again.
+            // The caller checks again.
         }
     }
 
-    /** Can something be sent now? */
+    /** True if a request can be sent now. */
     private boolean hasWork() {
         Connection to = connection;
         return to != null && (queue.stream().anyMatch(to::mayTake)
             || !to.quiet.isEmpty() && to.hasRoom());
     }
 
-    /** What can be sent now. Sessions that ask nothing are attached, too, to hear
-     * what is pushed to them. */
+    /** The requests that can be sent now. Sessions without requests are
+     * attached, too, so that they get pushes. */
     private void collect(Connection to, ByteArrayOutputStream out) {
         queue.removeIf(ask -> {
             boolean isTaken = to.mayTake(ask);
@@ -374,7 +382,7 @@ final class Link implements AutoCloseable {
         send(to, attach, out);
     }
 
-    /** The bytes of a request, and those that attach its session before. */
+    /** Adds the bytes of a request, after those that attach its session. */
     private void put(Connection to, Ask ask, ByteArrayOutputStream out) {
         if (Time.left(ask.latest) < 0) {
             ask.end(null, new TooLate());
@@ -395,7 +403,7 @@ final class Link implements AutoCloseable {
         out.writeBytes(Resp.encode(ask.words));
     }
 
-    /** Unless 'judge' is completed in that time the node is left. */
+    /** Leaves the node unless 'judge' is completed in that time. */
     private void judge(Connection to, long patience, CompletableFuture<Void> judge) {
         if (patience != Time.FOREVER) {
             judge.orTimeout(patience, TimeUnit.NANOSECONDS).whenComplete(
@@ -426,7 +434,8 @@ final class Link implements AutoCloseable {
         return isClosed;
     }
 
-    /** Goes from node to node. After each round of them it waits for longer. */
+    /** Connects to one node after another, with a longer pause after each
+     * round. */
     private void run() {
         List<String> nodes = address.endpoints;
         int turn = ThreadLocalRandom.current().nextInt(nodes.size());
@@ -434,7 +443,8 @@ final class Link implements AutoCloseable {
             String endpoint = nodes.get(turn++ % nodes.size());
             int round;
             IOException ended = null;
-            Thread.interrupted(); // It would close each connection (await).
+            // An interrupt would close each connection (see await).
+            Thread.interrupted();
             try {
                 serve(connect(endpoint));
             } catch (IOException e) {
@@ -454,9 +464,10 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** Who was let in before is when the files are right again; nothing is lost until
-     * the lease has run out. Who never was has one more attempt if the files are
-     * others by now; then all is refused that is asked. */
+    /** Waits before the next attempt. A client that was accepted before retries
+     * until the files are right; nothing is lost until the lease runs out. A
+     * client that never was gets one more attempt if the files have changed;
+     * then all requests are refused. */
     private boolean mayCome(Denied denied) {
         if (address.shows.mayAskAgain()) {
             return true;
@@ -469,7 +480,7 @@ final class Link implements AutoCloseable {
         return false;
     }
 
-    /** For no longer than a heartbeat may wait for a connection. */
+    /** Waits, at most as long as a heartbeat may wait for a connection. */
     private void restDenied() {
         long end = Time.in(Math.min(address.timeout,
             ThreadLocalRandom.current().nextLong(DENIED_MIN, DENIED_MAX)));
@@ -478,7 +489,7 @@ final class Link implements AutoCloseable {
                 try {
                     wait(Math.max(1, Time.left(end) / Time.MS));
                 } catch (InterruptedException e) {
-                    // It looks again.
+                    // The caller checks again.
                 }
             }
         }
@@ -512,7 +523,7 @@ final class Link implements AutoCloseable {
             Object hello = greet(made, List.of("HELLO", "3"));
             made.cluster = known.judge(endpoint, hello);
             if (!shown.auth().isEmpty()) {
-                // Only a node of the known cluster is shown a secret.
+                // Send a secret only to a node of the known cluster.
                 greet(made, shown.auth());
             }
             synchronized (this) {
@@ -543,7 +554,7 @@ final class Link implements AutoCloseable {
         return reply;
     }
 
-    /** The time of a connection as that of the link; throws why it has ended. */
+    /** Runs an open connection; throws the reason why it ended. */
     private void serve(Connection open) throws IOException {
         synchronized (this) {
             connection = isClosed ? null : open;
@@ -556,7 +567,8 @@ final class Link implements AutoCloseable {
             }
         } catch (IOException e) {
             leave(open, e);
-        } catch (RuntimeException e) { // Of who listens: his own business.
+        // A listener has failed: that is the program's problem.
+        } catch (RuntimeException e) {
             leave(open, new IOException(e));
         }
         leave(open, new IOException("the session was closed"));
@@ -569,7 +581,7 @@ final class Link implements AutoCloseable {
         throw open.why;
     }
 
-    /** Ends it, whoever reads or writes there. */
+    /** Ends the connection, even while it is read or written. */
     private void leave(Connection one, IOException reason) {
         synchronized (this) {
             if (one.why == null) {
@@ -582,7 +594,7 @@ final class Link implements AutoCloseable {
         one.close();
     }
 
-    /** What has come; throws if the node is to be left. */
+    /** Handles received data; throws if the node must be left. */
     private void receive(Connection from) throws IOException {
         IOException leaves = null;
         do {
@@ -596,7 +608,7 @@ final class Link implements AutoCloseable {
             } catch (Left e) {
                 leaves = e;
             } catch (Resp.TooLarge e) {
-                received(from, null, e); // Throws it.
+                received(from, null, e); // This throws the exception.
             }
         } while (leaves != null && from.in.available() > 0);
         if (leaves != null) {
@@ -604,8 +616,8 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** Gives an answer, or that it cannot be read, to who asked first. Throws if the
-     * node is to be left. */
+    /** Delivers an answer, or that it cannot be read, to the oldest request.
+     * Throws if the node must be left. */
     private void received(Connection from, Object reply, IOException error)
             throws IOException {
         Ask ask;
@@ -615,7 +627,8 @@ final class Link implements AutoCloseable {
         boolean leaves;
         Denied denied = null;
         if (no != null && no.isOfAsker() && address.shows.mayAskAgain()) {
-            // No answer: the files may be right by the next connection.
+            // Not a final answer: the files might be right at the next
+            // connection.
             denied = new Denied((Resp.Refusal) reply);
             error = denied;
         }
@@ -635,10 +648,10 @@ final class Link implements AutoCloseable {
             isEnd = ask.attaches && no != null && no.endsSession();
             leaves = no != null && !isEnd && (ask.attaches || no.isNoLeader());
             if (denied != null) {
-                ask.connection = null; // Nothing was done by this sending.
+                ask.connection = null; // This attempt did nothing.
             }
             if (leaves || error != null) {
-                connection = null; // What is asked because of it goes elsewhere.
+                connection = null; // The requests that follow go elsewhere.
             } else if (!ask.attaches) {
                 failed = 0;
                 whys.clear();

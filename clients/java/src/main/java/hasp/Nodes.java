@@ -13,15 +13,16 @@ final class Nodes {
     private static final String DEFAULT =
         "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440";
 
-    /** [host] or host, with or without a port; or an IPv6 address alone. What no
-     * host has is refused: it is an URL, or a list with other commas. */
+    /** [host] or host, with or without a port; or an IPv6 address alone.
+     * Characters that no host name has are refused: they mean a URL, or a list
+     * with other commas. */
     private static final Pattern ADDRESS = Pattern.compile(
         "(\\[[^\\[\\]\\s,/;@]+\\]|[^\\[\\]\\s,/;@:]+)(:[0-9]{1,5})?"
         + "|([^\\[\\]\\s,/;@:]*:[^\\[\\]\\s,/;@:]*:[^\\[\\]\\s,/;@]*)");
 
     private Nodes() {}
 
-    /** 'text' may be null: what the environment says. */
+    /** 'text' can be null: the environment is used. */
     static List<String> read(String text) {
         String all = Optional.ofNullable(text).or(() -> Optional.ofNullable(
             System.getenv("HASP_ENDPOINTS"))).orElse(DEFAULT);

@@ -6,15 +6,15 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Those of a session's requests. No two requests have the same one, and one that
- * is sent again does nothing again. Each request tells which ones are over, so
- * that the cluster may forget them.
+ * The numbers of a session's requests. Each is used for one request, which
+ * takes effect once however often it is sent. Each request lists the finished
+ * numbers, so that the cluster can forget their results.
  */
 final class Numbers {
-    private static final int RANGES = 16; // That a node takes in ACKED.
+    private static final int RANGES = 16; // Most ranges in ACKED.
 
     private long newest;
-    private final List<Long> open = new ArrayList<>(); // Not over; ascending.
+    private final List<Long> open = new ArrayList<>(); // Unfinished; ascending.
     private int turn; // Where the next ranges begin.
 
     synchronized long begin() {
@@ -26,8 +26,9 @@ final class Numbers {
         open.remove(number); // The object, not the place.
     }
 
-    /** "4,6-9": all up to the first that is open, and the ranges between open
-     * ones; of very many some, and others with the next request. */
+    /** "4,6-9": all numbers up to the first open one, and the ranges between
+     * open ones. If there are too many ranges, the next request sends the
+     * others. */
     synchronized String acked() {
         List<String> words = new ArrayList<>();
         words.add(Long.toString(open.get(0) - 1));

@@ -14,17 +14,17 @@ import java.util.Map;
 
 /**
  * The subset of RESP3 that hasp uses: null, Boolean, Long, String, List, Map,
- * {@link Push} and {@link Refusal}. tests/vectors/wire.json holds it to what the
- * C library sends and understands.
+ * {@link Push} and {@link Refusal}. tests/vectors/wire.json checks that it is
+ * the same as in the C library.
  */
 final class Resp {
     private static final int LINE_MAX = 64 << 10;
-    /** Of a whole reply: its bytes, and for each value what it takes here. */
+    /** Bytes of a whole reply, counting its size in memory for each value. */
     private static final long REPLY_MAX = 64 << 20;
     private static final int VALUE_SIZE = 32;
     private static final int DEPTH_MAX = 16;
 
-    /** An event, which may come between two replies: [name, kind, map]. */
+    /** An event; it can arrive between two replies: [name, kind, map]. */
     record Push(List<Object> values) {}
 
     /** "-WORD text". */
@@ -34,7 +34,7 @@ final class Resp {
         }
     }
 
-    /** What answers is no node of hasp. */
+    /** The peer is not a hasp node. */
     static class Broken extends IOException {
         private static final long serialVersionUID = 1;
 
@@ -43,7 +43,7 @@ final class Resp {
         }
     }
 
-    /** It was not read to its end. */
+    /** The reply is too large, and was not read to its end. */
     static final class TooLarge extends Broken {
         private static final long serialVersionUID = 1;
 
@@ -76,7 +76,8 @@ final class Resp {
         return text.getBytes(StandardCharsets.US_ASCII);
     }
 
-    /** Waits for one value. EOFException: there is none, or not all of it. */
+    /** Waits for one value. EOFException: there is none, or only a part of
+     * one. */
     static Object read(InputStream in) throws IOException {
         return new Resp(in).read(0);
     }
@@ -180,7 +181,8 @@ final class Resp {
         return found;
     }
 
-    // What is inside a reply; where it is of another type: nothing.
+    // These return the value in a reply, or an empty one if it has another
+    // type.
 
     static long number(Object reply, String key) {
         return value(reply, key) instanceof Long number ? number : 0;

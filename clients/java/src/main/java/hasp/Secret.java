@@ -13,7 +13,7 @@ import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** A user's secret, from a file that nobody else may read. */
+/** A user's secret, from a file that only its owner can read. */
 final class Secret {
     private static final Set<PosixFilePermission> OWNERS =
         PosixFilePermissions.fromString("rwx------");
@@ -23,7 +23,7 @@ final class Secret {
     private Secret() {
     }
 
-    /** What is in the file. */
+    /** Reads the file. */
     static String read(String file) throws IOException {
         Path path = Path.of(file);
         try {
@@ -34,8 +34,8 @@ final class Secret {
         }
     }
 
-    /** How a connection says that it is the user whose secret that is, a line
-     * hasp1.NAME.... as "hasp secret add" writes it. */
+    /** The AUTH words for the secret, a line hasp1.NAME.... as written by "hasp
+     * secret add". */
     static List<String> auth(String file, String text) {
         Matcher found = FORM.matcher(text.split("\n", 2)[0].strip());
         if (!found.matches()) {
@@ -48,7 +48,7 @@ final class Secret {
 
     private static void checkMode(Path path) throws IOException {
         if (!path.getFileSystem().supportedFileAttributeViews()
-            .contains("posix")) { // Its store is not known in a chroot.
+            .contains("posix")) { // The file store is not known in a chroot.
             return;
         }
         Set<PosixFilePermission> found = Files.getPosixFilePermissions(path);

@@ -34,7 +34,7 @@ import java.util.stream.Stream;
  * renews the lease with heartbeats.
  */
 public final class Session implements AutoCloseable {
-    /** For the answer to the last attempt. */
+    /** Limit for the answer to the last attempt. */
     private static final long ATTEMPT_MIN = 250 * Time.MS;
 
     /** The state of a session's lease. */
@@ -194,8 +194,8 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    // The commands of ask() that others' connection may carry: those that act for a
-    // session, and others that neither wait nor change anything.
+    // Commands of ask() that a shared connection can carry: those that act for
+    // a session, and others that neither wait nor change anything.
     private static final Set<String> ACTING = Set.of("LOCK.ACQUIRE",
         "LOCK.MACQUIRE", "LOCK.CONVERT", "LOCK.RELEASE", "LOCK.MRELEASE",
         "LOCK.CANCEL", "LOCK.NOTE", "LOCK.OBJECT", "LOCK.PLEASE", "FENCE.ADMIT",
@@ -214,11 +214,12 @@ public final class Session implements AutoCloseable {
     final Numbers numbers = new Numbers();
     final Set<HaspLock> holds = ConcurrentHashMap.newKeySet();
     final Set<HaspLock.Change> waits = ConcurrentHashMap.newKeySet();
-    /** What is being asked for, or of unknown outcome; it is its own monitor, of
-     * claimNews, too: that is done when it has changed. */
+    /** Changes that are requested, or of unknown outcome. The set is its own
+     * monitor, and that of claimNews, which completes at each change of the
+     * set. */
     final Set<HaspLock.Change> claims = new HashSet<>();
     CompletableFuture<Void> claimNews = new CompletableFuture<>();
-    /** Done when nothing will come of what is asked. */
+    /** Done when the session's requests can have no more results. */
     final CompletableFuture<Void> over = new CompletableFuture<>();
     /** Settles abandoned changes, whose callers have left. */
     private final ExecutorService background = Executors.newCachedThreadPool(DAEMONS);
@@ -234,11 +235,11 @@ public final class Session implements AutoCloseable {
     private volatile long id;
     private final List<Link.Ask> opening = new ArrayList<>();
     private volatile Reading aliveAt = Clocks.now();
-    // Of notices of ends the newest that was told, or dropped, and that was dealt
-    // with; 'this' guards them.
+    // The newest notice of an end that was sent or dropped, and the newest one
+    // that was handled; guarded by 'this'.
     private long newest;
     private long seen;
-    private boolean isListing; // The holds: notices were missed. Likewise.
+    private boolean isListing; // The holds are being listed; guarded by 'this'.
     private volatile boolean isClosed;
     private final AtomicBoolean closing = new AtomicBoolean();
     volatile String why = "the lease has run out";
@@ -258,9 +259,9 @@ public final class Session implements AutoCloseable {
         return open(new Options());
     }
 
-    /** Opens a session, within the time-out; what a node opens after it is closed
-     * in the background. A session whose answer was lost with its connection ends
-     * by its TTL, and nobody knows it. Throws UNREACHABLE, REFUSED. */
+    /** Opens a session, within the time-out; a session that a node opens later
+     * is closed in the background. If an answer was lost with its connection,
+     * that session ends by its TTL. Throws UNREACHABLE, REFUSED. */
     public static Session open(Options options) {
         Link.Address where = address(options);
         for (;;) {
@@ -282,8 +283,8 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** Where its connection goes. Those who share one have the same patience with
-     * its node. */
+    /** The address of the session's connection. Sessions that share a connection
+     * wait equally long for its node. */
     private static Link.Address address(Options options) {
         check("ttl", options.ttl, 1);
         check("linger", options.linger, 0);
@@ -311,7 +312,7 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** OPEN; of the secret it shows the hash alone. */
+    /** Sends OPEN with the hash of the secret. */
     private void begin() {
         List<String> words = new ArrayList<>(List.of("SESSION.OPEN", "TTL",
             options.isDurable ? "NONE" : Time.milliseconds(options.ttl),
@@ -335,8 +336,8 @@ public final class Session implements AutoCloseable {
         answered(reply, sent);
     }
 
-    /** Ends what could not be opened. Where a node may still say that it has opened
-     * it, that is awaited, and it is closed. */
+    /** Ends a session that could not be opened. If a node might still answer
+     * that it has opened the session, this waits for that, and closes it. */
     private void unwanted() {
         if (opening.stream().allMatch(ask -> ask.connection == null)) {
             end(); // None was sent.
@@ -365,14 +366,14 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** It opens or closes the session. */
+    /** Marks a request that opens or closes the session. */
     private Link.Ask blocking(List<String> words) {
         Link.Ask ask = new Link.Ask(this, words, Link.ANSWER);
         ask.blocks = true;
         return ask;
     }
 
-    /** Is it what KEEP is answered? */
+    /** True if the reply has the form of an answer to KEEP. */
     static boolean isLease(Object reply) {
         return reply instanceof Map<?, ?> told && told.containsKey("ttl_ms")
             && (told.get("ttl_ms") == null || Resp.number(told, "ttl_ms") > 0);
@@ -403,18 +404,18 @@ public final class Session implements AutoCloseable {
 
     // --- locks -----------------------------------------------------------------
 
-    /** A lock by that name, taken exclusively. It asks nothing. */
+    /** Returns a lock by that name, exclusive. Sends no request. */
     public HaspLock lock(String name) {
         return lock(name, new HaspLock.Options());
     }
 
-    /** A lock by that name. It asks nothing. */
+    /** Returns a lock by that name. Sends no request. */
     public HaspLock lock(String name, HaspLock.Options how) {
         return lock(List.of(name), how);
     }
 
-    /** Up to 64 locks that are taken together, all or none, without deadlocks
-     * among those who do so. */
+    /** Returns a lock for up to 64 names that are acquired together, all or
+     * none. Such locks cannot deadlock with each other. */
     public HaspLock lock(List<String> names, HaspLock.Options how) {
         return new HaspLock(this, names, how,
             ProcessHandle.current().pid() + "-" + owners.incrementAndGet());
@@ -427,25 +428,26 @@ public final class Session implements AutoCloseable {
         return id;
     }
 
-    /** What SESSION.ATTACH asks for, with the id: whoever has both acts for the
-     * session, as is wanted of a durable one. */
+    /** The secret for SESSION.ATTACH, with the id. A process that has both can
+     * act for the session, which is intended for durable sessions. */
     public String secret() {
         return secret;
     }
 
-    /** What may be believed of it now; asks nobody. */
+    /** The state of the lease. Sends no request. */
     public State state() {
         return lease.state(Clocks.now());
     }
 
-    /** For how long the lease may still be trusted; zero unless it is held,
-     * 2^63 - 1 nanoseconds of a durable session. */
+    /** How long the lease can be trusted; zero unless it is held, 2^63 - 1
+     * nanoseconds for a durable session. */
     public Duration remaining() {
         return Duration.ofNanos(lease.remaining(Clocks.now()));
     }
 
-    /** Says that the program makes progress: see {@link Options#alive}. Call it
-     * where the work is done, not from a timer. Throws LOST if it is too late. */
+    /** Reports that the program makes progress: see {@link Options#alive}. Call
+     * it where the work is done, not from a timer. Throws LOST if it is too
+     * late. */
     public void alive() {
         aliveAt = Clocks.now();
         check();
@@ -463,15 +465,15 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** Gives back all that is held, and ends the session. Belief in its locks
-     * ends before anything is sent. UNREACHABLE, UNKNOWN: no node answered; the
-     * session ends by its TTL. */
+    /** Releases all holds and ends the session. Trust in its locks ends before
+     * the request is sent. UNREACHABLE, UNKNOWN: no node answered; the session
+     * ends by its TTL. */
     @Override
     public void close() {
         if (closing.getAndSet(true)) {
             return;
         }
-        keeper.look(); // A loss that came just now is told, too.
+        keeper.look(); // Reports a loss that happened just now, too.
         isClosed = true;
         holds.forEach(HaspLock::doubt);
         try {
@@ -480,7 +482,7 @@ public final class Session implements AutoCloseable {
                 link.forget(this);
             }
         } catch (HaspException e) {
-            if (e.reason() != Reason.LOST) { // By an answer that was lost.
+            if (e.reason() != Reason.LOST) { // For example, by a lost answer.
                 throw e;
             }
         } finally {
@@ -496,7 +498,7 @@ public final class Session implements AutoCloseable {
         events.shutdown();
     }
 
-    /** Whoever waits learns that it is over. */
+    /** Notifies all waiters that the session is over. */
     void leave() {
         if (over.complete(null)) {
             link.quit(this);
@@ -520,7 +522,7 @@ public final class Session implements AutoCloseable {
         keeper.wake();
     }
 
-    /** A handler that is slow has its events later; none is dropped. */
+    /** A slow handler gets its events later; none is dropped. */
     void emit(Kind kind, String lock, long token, String text) {
         if (!isClosed) {
             run(events, () -> options.onEvent.accept(
@@ -534,16 +536,17 @@ public final class Session implements AutoCloseable {
         return seen;
     }
 
-    /** An answer that is older than a notice may be about what has ended. */
+    /** An answer older than a notice might describe a hold that has ended. */
     synchronized Grant.Verdict judge(List<Grant.Told> all, Grant.Verdict so) {
         return so == Grant.Verdict.GRANTED
             && all.stream().anyMatch(told -> told.asOf() < newest)
             ? Grant.Verdict.STALE : so;
     }
 
-    /** Takes the notices of a heartbeat's answer. If some are kept no more that were
-     * never told, all holds are listed, and those that the list does not have have
-     * ended; until that is done the next heartbeats ask for the same. */
+    /** Handles the notices in a heartbeat's answer. If the cluster dropped
+     * notices before they were read, all holds are listed, and those missing in
+     * the list have ended. Until that is done the next heartbeats ask for the
+     * same notices. */
     void heard(Object answer) {
         List<?> notices = Resp.list(answer, "ended");
         long dropped = Resp.number(answer, "dropped");
@@ -572,14 +575,14 @@ public final class Session implements AutoCloseable {
         var now = new Grant.Told(Resp.text(notice, "lock"),
             Resp.text(notice, "owner"), "", Resp.number(notice, "first"),
             Resp.number(notice, "token"), 0, -1, 0);
-        var tokens = new HashSet<Long>(); // As they were granted.
+        var tokens = new HashSet<Long>(); // By their original tokens.
         holds.forEach(one -> tokens.addAll(one.endWhere(now.owner(), now::is)));
         tokens.forEach(token -> emit(Kind.LOST, now.lock(), token,
             Resp.text(notice, "reason")));
     }
 
-    /** Ends what the list of the holds does not have; 'known' of ends is what was
-     * told before it was read. */
+    /** Ends the holds that are missing in the list of the session's holds.
+     * 'known' is the newest notice before the list was read. */
     private void confirm(long dropped, long known) {
         Map<String, List<Grant.Told>> all = new HashMap<>();
         try {
@@ -588,7 +591,7 @@ public final class Session implements AutoCloseable {
             synchronized (this) {
                 isListing = false;
             }
-            return; // The next heartbeat begins it anew.
+            return; // The next heartbeat starts it again.
         }
         synchronized (this) {
             isListing = false;
@@ -600,7 +603,7 @@ public final class Session implements AutoCloseable {
             (Long) one.get(1), "ended"));
     }
 
-    /** Adds the session's holds, by their locks. */
+    /** Adds the session's holds, by lock. */
     private void list(Map<String, List<Grant.Told>> all) {
         for (String cursor = "0";;) {
             boolean isFirst = cursor.equals("0");
@@ -626,7 +629,7 @@ public final class Session implements AutoCloseable {
 
     // --- who asks --------------------------------------------------------------
 
-    /** Whoever waits for another claim looks again. */
+    /** Wakes the waiters for other claims. */
     void tellClaims(Consumer<Set<HaspLock.Change>> change) {
         CompletableFuture<Void> told;
         synchronized (claims) {
@@ -637,7 +640,8 @@ public final class Session implements AutoCloseable {
         told.complete(null);
     }
 
-    /** Not on this thread, or here, if the session has been closed. */
+    /** Runs it on another thread, or on this one if the session has been
+     * closed. */
     void told(Runnable work) {
         try {
             background.execute(work);
@@ -646,7 +650,7 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** Not on this thread. */
+    /** Runs it on another thread. */
     void later(Runnable work) {
         run(background, work);
     }
@@ -655,7 +659,7 @@ public final class Session implements AutoCloseable {
         try {
             where.execute(work);
         } catch (RejectedExecutionException e) {
-            // The session has just been closed, and all has ended with it.
+            // The session has just been closed, and its holds have ended.
         }
     }
 
@@ -677,8 +681,8 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** A command that may wait, changes what its connection is, or names a session
-     * itself is not for one that others use. */
+    /** True if the command needs a connection of its own, because it waits,
+     * changes the connection, or names a session itself. */
     static boolean goesAlone(String... words) {
         List<String> upper = Stream.of(words).map(String::toUpperCase).toList();
         return upper.contains("WAIT") || upper.contains("FOREVER")
@@ -698,7 +702,7 @@ public final class Session implements AutoCloseable {
         return request(link, asks);
     }
 
-    /** What acts for no session, or for that which it names. */
+    /** Sends a command that names its session, or acts for none. */
     Object question(List<String> words) {
         return request(words).reply;
     }
@@ -774,7 +778,7 @@ public final class Session implements AutoCloseable {
         return request(words, Time.in(timeout));
     }
 
-    /** Whatever interrupts meanwhile. */
+    /** Ignores interrupts meanwhile. */
     Answer request(List<String> words, long limit) {
         try {
             return request(link, () -> new Link.Ask(this, words, Link.ANSWER),
@@ -784,15 +788,15 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** Asks until there is an answer. The error tells the truth about what was done:
-     * UNREACHABLE means nothing, UNKNOWN that nobody knows. 'wasAsked': it was sent
-     * before, under this number. */
+    /** Repeats the request until it is answered. The error is exact: UNREACHABLE
+     * means that nothing was done, UNKNOWN that the outcome is not known.
+     * 'wasAsked': the request was sent before, under this number. */
     Answer request(Link on, Supplier<Link.Ask> asks, long limit,
             boolean mayInterrupt, boolean wasAsked) throws InterruptedException {
         boolean isDoubtful = wasAsked;
         String last = "no node was asked";
-        // An attempt that is not answered in time would turn what is known, that
-        // nothing was done, into what is not.
+        // An attempt without an answer would turn a certain outcome, nothing
+        // was done, into an unknown one.
         long latest = limit == Time.FOREVER ? limit
             : limit - Math.min(ATTEMPT_MIN, Math.max(0, Time.left(limit)) / 4);
         int nodes = on.address().endpoints().size();
@@ -837,10 +841,10 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** What is asked of a change that waits until then; 0: that does not. The end of
-     * the wait is told by a push. A durable session may not wait for ever: nothing
-     * would end that of a client that has died. A minute counts anew whenever it
-     * asks. */
+    /** The words of a change that waits until then; 0: it does not wait. A push
+     * reports the end of the wait. A durable session must not wait without
+     * limit, since the wait of a dead client would never end; each of its
+     * requests waits for a minute. */
     List<String> waiting(List<String> words, long until) {
         long left = until == 0 ? 0 : Time.left(until);
         if (left <= 0) {
@@ -853,7 +857,7 @@ public final class Session implements AutoCloseable {
         return all;
     }
 
-    /** What a node says unasked. */
+    /** Handles a push from a node. */
     void pushed(String kind, Object told) {
         switch (kind) {
             case "please", "breaking" -> emit(Kind.PLEASE, Resp.text(told, "lock"),
@@ -865,7 +869,7 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** EXPIRED, from whichever node, ends it all. */
+    /** EXPIRED, from any node, ends the session. */
     HaspException judged(HaspException error) {
         if (lease.isEndless() && error.word().equals("BLACKLISTED")) {
             refuse(error.getMessage()); // There is no lease to wait for.

@@ -10,7 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
 
-/** Points in time of this process, in nanoseconds; {@link #FOREVER} is none. */
+/** Points in time of this process, in nanoseconds; {@link #FOREVER} means
+ * never. */
 final class Time {
     static final long MS = 1_000_000;
     static final long FOREVER = Long.MAX_VALUE;
@@ -43,13 +44,13 @@ final class Time {
         }
     }
 
-    /** Rounded up: a wait is not cut short, and nothing becomes 0. */
+    /** Rounds up, so that a wait is not cut short and nothing becomes 0. */
     static String milliseconds(Duration length) {
         return Long.toString((Math.min(nanos(length), FOREVER - MS) + MS - 1) / MS);
     }
 
-    /** Until it is done, or the time is over; an interrupt that does not end it is
-     * told after. */
+    /** Waits until the future is done or the time is over. An interrupt that
+     * must not end the wait is restored afterwards. */
     static void await(long until, boolean mayInterrupt, CompletableFuture<?> what)
             throws InterruptedException {
         boolean wasInterrupted = false;
@@ -63,7 +64,7 @@ final class Time {
                     }
                     wasInterrupted = true;
                 } catch (ExecutionException | TimeoutException e) {
-                    // Done, or over.
+                    // It is done, or the time is over.
                 }
             }
         } finally {
@@ -73,8 +74,9 @@ final class Time {
         }
     }
 
-    /** Before all nodes are asked once more: longer each time, and by chance, so
-     * that many clients do not come at once. An interrupt ends it. */
+    /** Pauses before all nodes are asked again: longer each time, and for a
+     * random time, so that clients do not retry at the same moment. An
+     * interrupt ends the pause. */
     static void pause(int round) {
         boolean wasInterrupted = Thread.interrupted();
         LockSupport.parkNanos(

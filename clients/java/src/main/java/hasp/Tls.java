@@ -41,18 +41,19 @@ import javax.net.ssl.SSLSocket;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * TLS 1.3 with a node of the cluster, whatever its address is called: who one is
- * stands in one URI of the certificate (docs/security.md).
+ * TLS 1.3 with a node of the cluster. Both ends are authenticated by one URI in
+ * their certificates, not by host names (docs/security.md).
  */
 final class Tls {
-    private static final Integer URI = 6; // Of getSubjectAlternativeNames().
+    // A type of getSubjectAlternativeNames().
+    private static final Integer URI = 6;
 
-    /** Whoever may read a key is who it says. */
+    /** Checks that only its owner may read the key. */
     private static final Set<PosixFilePermission> TOO_MANY =
         PosixFilePermissions.fromString("----w-rwx");
 
-    /** What the JDK says has a part that tells what it means here. Of what a node
-     * has refused its log says more. */
+    /** Part of a message of the JDK, and its meaning for a client of hasp. If
+     * the node refused the handshake, the log of the node has the details. */
     private static final List<Map.Entry<String, String>> SENTENCES = List.of(
         Map.entry("PKIX path", "the node's certificate was made by another CA than "
             + "that in ca.crt: take the cluster's"),
@@ -67,11 +68,12 @@ final class Tls {
 
     private final SSLContext context;
     private final String cluster;
-    /** Whom the client's own certificate names; or "". */
+    /** The user that the client's own certificate names; or "". */
     final String user;
 
-    /** 'folder' has ca.crt and, to show who one is, client.crt and client.key,
-     * with these 'texts'. 'cluster' is its name; null: the CA says it. */
+    /** 'folder' has ca.crt and, if the program has a certificate, client.crt and
+     * client.key, with these 'texts'. 'cluster' is its name; null: the CA
+     * contains it. */
     Tls(String folder, String cluster, List<String> texts) {
         Path path = Path.of(folder);
         try {
@@ -103,9 +105,9 @@ final class Tls {
         }
     }
 
-    /** What is in ca.crt, client.crt and client.key, "" if it is not there, in one
-     * directory: where Kubernetes mounts a secret "..data" is a link to that, which
-     * is swapped for a new one. */
+    /** The contents of ca.crt, client.crt and client.key, "" for a missing file,
+     * from one directory: Kubernetes mounts a secret with "..data" as a link to
+     * it, and replaces the link at each update. */
     static List<String> read(String folder) throws IOException {
         Path data = Path.of(folder, "..data");
         Path from = Files.exists(data.resolve("ca.crt")) ? data : Path.of(folder);
@@ -158,7 +160,7 @@ final class Tls {
         }
     }
 
-    /** Gives the user whom the certificate names. */
+    /** Returns the user that the certificate names. */
     private static String addPair(KeyStore own, Path folder, List<String> texts,
             KeyStore trusted) throws IOException, GeneralSecurityException {
         Path certificate = folder.resolve("client.crt");
@@ -192,7 +194,7 @@ final class Tls {
         return String.join(" ", names((X509Certificate) chain.get(0)));
     }
 
-    /** Would a node with the same CAs take it? */
+    /** Checks that a node with the same CAs would accept the certificate. */
     private static void checkChain(Path path, List<Certificate> chain,
             KeyStore trusted) throws IOException, GeneralSecurityException {
         var how = new PKIXParameters(trusted);
@@ -206,7 +208,7 @@ final class Tls {
         }
     }
 
-    /** One end does not take the other's certificate. */
+    /** True if one end rejected the other's certificate. */
     static final class Distrust extends IOException {
         private static final long serialVersionUID = 1;
 
@@ -215,7 +217,7 @@ final class Tls {
         }
     }
 
-    /** In a sentence for people, if there is one. */
+    /** The message for people, if there is one. */
     static IOException explained(IOException error) {
         String text = String.valueOf(error.getMessage());
         return SENTENCES.stream().filter(one -> text.contains(one.getKey()))
@@ -248,7 +250,7 @@ final class Tls {
             try {
                 return KeyFactory.getInstance(kind).generatePrivate(spec);
             } catch (InvalidKeySpecException e) {
-                // Another kind.
+                // It is of another kind.
             }
         }
         throw new IOException("'" + path + "' has no PKCS #8 key");
@@ -266,8 +268,7 @@ final class Tls {
         return names;
     }
 
-    /** The one name of hasp in a certificate, of which the first group is
-     * given. */
+    /** The only hasp name in a certificate; returns its first group. */
     private static String name(X509Certificate certificate, String form)
             throws IOException, GeneralSecurityException {
         List<String> names = names(certificate);
@@ -279,7 +280,7 @@ final class Tls {
         return names.get(0).replaceAll(form, "$1");
     }
 
-    /** Greets whoever is at the other end, who must be a node of the cluster. */
+    /** Performs the handshake; the peer must be a node of the cluster. */
     Socket secure(Socket plain, String host, long until) throws IOException {
         var socket = (SSLSocket) context.getSocketFactory().createSocket(
             plain, host, plain.getPort(), true);

@@ -13,7 +13,7 @@ import java.util.function.Consumer;
 /** Reports changes of locks as they happen: {@link Session#watch}. */
 public final class Watch implements AutoCloseable {
     private static final long SILENCE = 2000 * Time.MS;
-    private static final List<Object> NEWS = List.of(); // Look who is there.
+    private static final List<Object> NEWS = List.of(); // Read the state again.
 
     /** A change of a lock: docs/protocol.md, section 9.
      *
@@ -73,23 +73,24 @@ public final class Watch implements AutoCloseable {
                             instanceof Resp.Refusal no) {
                         refused(session.judged(new HaspException(no)));
                     } else {
-                        events.clear(); // They came before what is looked up now.
+                        // They are older than the state that is read now.
+                        events.clear();
                         tell(new Change("", "", 0, 0, 0, ""));
                         stay(own, ask.connection);
                     }
                 } catch (IOException e) {
-                    // The next node.
+                    // Continues at the next node.
                 }
                 Time.pause(1);
             }
         } catch (InterruptedException e) {
-            throw new AssertionError(e); // No ask here is interrupted.
+            throw new AssertionError(e); // No request here is interrupted.
         } finally {
             end();
         }
     }
 
-    /** Asking again would not be answered otherwise. */
+    /** Ends the watch if another attempt would be refused, too. */
     private void refused(HaspException error) {
         if (!error.isToBeRepeated(false)) {
             isClosed = true;
@@ -108,8 +109,7 @@ public final class Watch implements AutoCloseable {
         }
     }
 
-    /** What the program throws is its own business: the next changes still
-     * count. */
+    /** Calls the listener. Its exceptions do not prevent later calls. */
     private void tell(Change change) {
         try {
             tell.accept(change);
@@ -119,8 +119,8 @@ public final class Watch implements AutoCloseable {
         }
     }
 
-    /** Tells what is pushed on that connection. A question now and then tells a
-     * silent node from a dead one. */
+    /** Reports the pushes of that connection. A request from time to time
+     * detects a dead node. */
     private void stay(Link own, Link.Connection on) {
         on.gone.thenRun(() -> events.offer(NEWS));
         while (!isOver() && !on.gone.isDone()) {
@@ -133,8 +133,8 @@ public final class Watch implements AutoCloseable {
         }
     }
 
-    /** Null: none for a while. To interrupt this thread, as a listener may that was
-     * interrupted itself, ends nothing. */
+    /** Null: none for a while. Interrupts of this thread, for example by a
+     * listener, are ignored. */
     private List<Object> next() {
         Thread.interrupted();
         try {
@@ -144,7 +144,7 @@ public final class Watch implements AutoCloseable {
         }
     }
 
-    /** Of an event; a gap is kind "": the node itself has missed some. */
+    /** Parses an event; a gap is kind "": the node itself has missed some. */
     private static Change change(List<Object> event) {
         Object told = event.get(2);
         return "gap".equals(event.get(1)) ? new Change("", "", 0, 0, 0, "")
@@ -154,14 +154,14 @@ public final class Watch implements AutoCloseable {
                 Resp.text(told, "message"));
     }
 
-    /** Who is slow to hear is sent no more. */
+    /** A slow listener gets no further pushes. */
     private void pushed(List<Object> push) {
         boolean isTaken = false;
         while (!isOver() && !isTaken) {
             try {
                 isTaken = events.offer(push, SILENCE, TimeUnit.NANOSECONDS);
             } catch (InterruptedException e) {
-                // That thread is the link's: others need it.
+                // The thread belongs to the link, and others need it.
             }
         }
     }
