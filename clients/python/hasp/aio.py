@@ -87,7 +87,8 @@ class Session(Keeper):
                 told = self.on_event(event)
                 if asyncio.iscoroutine(told):
                     self._callback = asyncio.ensure_future(told)
-            except Exception as error:  # The program's; we go on.
+            except Exception as error:
+                # A handler of the program has failed; continue.
                 asyncio.get_running_loop().call_exception_handler(
                     {'message': 'on_event failed', 'exception': error})
 
@@ -152,7 +153,7 @@ class Lock(Hold):
             await self.release()
         except HaspError:
             if kind is None:
-                raise  # Else what went wrong inside is the news.
+                raise  # Otherwise the error of the block is raised.
         except asyncio.CancelledError:
             if not self._is_cancelled:
                 raise
@@ -166,7 +167,7 @@ class Lock(Hold):
 
 
 class HeldLock(Lock):
-    """The Lock inside `async with`, whose token is never None. Only a name for
+    """The Lock inside `async with`: its token is never None. Only a name for
     annotations: at run time the object is the Lock itself."""
 
     if TYPE_CHECKING:

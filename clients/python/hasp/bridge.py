@@ -8,8 +8,8 @@ limit of a task queue or of a test. Therefore:
    condition of a Future, no lock of the logging module. A thread appends a Call
    to a queue, and waits for a lock of that call, which the loop releases.
 2. A thread that leaves without the outcome reports that by one call of a C
-   function (SimpleQueue.put), which nothing interrupts. What was granted is
-   then given back, and a release is carried out.
+   function (SimpleQueue.put), which nothing interrupts. A grant is then
+   released, and a release is carried out.
 3. The end of a `with` block is noticed even if __exit__ was interrupted before
    its first line: see Exit.
 """
@@ -35,7 +35,7 @@ from .errors import HaspError
 
 Result = TypeVar('Result')
 STOP = 2.0  # Seconds for the loop to end.
-LEFT = 0.5  # And for it to hear of one who has left.
+LEFT = 0.5  # And for it to handle a thread that has left.
 BLOCKED = 'the thread that keeps sessions alive cannot wait for one'
 
 
@@ -73,10 +73,11 @@ class Call(Generic[Result]):
         self._among: List[Set[Any]] = list(among)
         self._when_left = when_left
         self._is_left = self._is_over = self._has_left = False
-        self._gone: Any = None  # The lock of whoever waits for that.
+        self._gone: Any = None  # The lock of a thread that waits for the end.
 
     def wait_until_left(self) -> None:
-        """Until it has been given up: soon, unless the loop is busy."""
+        """Waits until the loop has given it up: soon, unless the loop is
+        busy."""
         gone = _thread.allocate_lock()
         gone.acquire()
         self._gone = gone
@@ -151,8 +152,9 @@ class Loop:
         self.left: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.sessions = 0
         self._inbox: Deque[Tuple[Callable[[], None], Any]] = deque()
-        self._ends: Deque[Any] = deque()  # Locks of those who wait for the end.
-        self._once = _thread.allocate_lock()  # Is never released.
+        # Locks of threads that wait for the end.
+        self._ends: Deque[Any] = deque()
+        self._once = _thread.allocate_lock()  # It is never released.
         self._loop: Any = None
         self._thread: Any = None
         self._hearer: Optional[threading.Thread] = None
@@ -166,14 +168,15 @@ class Loop:
 
     @classmethod
     def join(cls) -> Loop:
-        """That of this process. It may have ended when it is used: Over."""
+        """Returns the loop of this process. It can end before it is used:
+        Over."""
         return cls._shared.setdefault(os.getpid(), cls())
 
     def run(self, call: Call[Result]) -> Result:
-        """The result of the call. If an exception interrupts the wait, the call is
-        cancelled, undone or carried out (see When), and the exception is raised.
-        Over, Cancelled: no result; the caller must turn these into its own
-        error."""
+        """Returns the result of the call. If an exception interrupts the wait,
+        the call is cancelled, undone or carried out (see When), and the
+        exception is raised. Over, Cancelled: no result; the caller must turn
+        these into its own error."""
         try:
             if _thread.get_ident() == self._ident:
                 raise HaspError(BLOCKED)
@@ -192,7 +195,7 @@ class Loop:
             del call  # The error's traceback has this frame.
 
     def outcome(self, order: Order) -> Any:
-        """Waits for what came of an order; raises as run() does."""
+        """Waits for the outcome of an order; raises as run() does."""
         if _thread.get_ident() == self._ident:
             raise HaspError(BLOCKED)
         done = _thread.allocate_lock()
@@ -211,7 +214,7 @@ class Loop:
             del call, order  # The error's traceback has this frame.
 
     def post(self, action: Callable[[], Any]) -> None:
-        """Has the loop do it, unless it has ended."""
+        """Runs it in the loop, unless the loop has ended."""
         try:
             if self._loop:
                 self._loop.call_soon_threadsafe(action)
@@ -219,7 +222,7 @@ class Loop:
             pass
 
     def wait_for_end(self) -> None:
-        """If it is about to end."""
+        """Waits for the end of the loop, if the loop is ending."""
         if self._is_over and self._thread:
             ended = _thread.allocate_lock()
             ended.acquire()
@@ -229,9 +232,9 @@ class Loop:
             self._thread.join(STOP)
 
     def _wake(self) -> None:
-        """The order matters: a call is in the queue before anybody looks
-        whether the loop is there, and the loop is gone before it looks for
-        calls for the last time."""
+        """The order matters. A call is in the queue before the thread checks
+        that the loop exists, and the loop is gone before it checks the queue
+        for the last time."""
         if self._is_over:
             raise self._error
         if self._loop:
@@ -243,7 +246,8 @@ class Loop:
 
     def _begin(self) -> None:
         """A Thread's start() waits for its thread, and an interrupt of that
-        would block both. So it is called here, by whoever comes first."""
+        would block both. So the first thread that needs the loop calls it
+        here."""
         if self._once.acquire(False):
             try:
                 self._thread = start('hasp', self._main)
@@ -264,7 +268,7 @@ class Loop:
             self._end(error)
 
     def _hear(self) -> None:
-        """Passes on who has left, after what it had asked for."""
+        """Handles threads that have left, after their earlier calls."""
         for one in iter(self.left.get, None):
             self._inbox.append((one.leave, one))
             self.post(self._drain)
@@ -280,19 +284,19 @@ class Loop:
                 one.fail(error)
 
     def leave(self) -> None:
-        """A session has ended; in the loop."""
+        """Counts a session that has ended; called in the loop."""
         self.sessions -= 1
         if self.sessions == 0:
             self._close(Over())
             self._stopping = asyncio.ensure_future(self._stop())
 
     async def _stop(self) -> None:
-        """What still runs is cancelled."""
+        """Cancels the tasks that are still running."""
         await cancel(asyncio.all_tasks() - {asyncio.current_task()})
         self._loop.stop()
 
     def _close(self, error: Exception) -> None:
-        """Takes no more calls."""
+        """Accepts no more calls."""
         self._error, self._is_over = error, True
         if self._shared.get(os.getpid()) is self:
             del self._shared[os.getpid()]
@@ -306,7 +310,7 @@ class Loop:
         if self._logs:
             self._logs.put(None)
         self._has_ended = True
-        while not self.left.empty():  # What came after None.
+        while not self.left.empty():  # Calls that arrived after None.
             one = self.left.get()
             if one:
                 one.fail(error)
@@ -314,7 +318,7 @@ class Loop:
             self._ends.popleft().release()
 
     def log(self, text: str, *arguments: Any) -> None:
-        """At DEBUG, on a thread of its own."""
+        """Logs at DEBUG, on a thread of its own."""
         if self._is_logging:
             if self._logs is None:
                 self._logs = queue.SimpleQueue()
@@ -327,7 +331,7 @@ if hasattr(os, 'register_at_fork'):
 
 
 def start(name: str, action: Callable[[], Any]) -> threading.Thread:
-    """Not to be called by a thread of the program."""
+    """Must not be called by a thread of the program."""
     thread = threading.Thread(target=action, daemon=True, name=name)
     thread.start()
     return thread
@@ -349,8 +353,8 @@ async def cancel(tasks: Set[Any]) -> None:
 
 
 class Order(list):  # type: ignore[type-arg]
-    """[call, lock ...]: what makes the Call, and the locks of those who wait.
-    A class without __init__, so that C code makes it."""
+    """[call, lock ...]: creates the Call, and has the locks of its waiters. A
+    class without __init__, so that C code creates it."""
 
     made: Optional[Call[Any]] = None
 
@@ -366,19 +370,19 @@ class Order(list):  # type: ignore[type-arg]
         self._finish(None)
 
     def _finish(self, _: Any) -> None:
-        self.append(None)  # It is over, for those who come now.
+        self.append(None)  # The call is over, for later waiters.
         for lock in [one for one in self[1:] if one]:
             lock.release()
 
 
 def surely(loop: Loop, call: Callable[[], Call[Any]],
            receive: Callable[[Callable[[], Any]], None]) -> Callable[[], None]:
-    """A function that has the loop do something whatever interrupts it: of a
-    function in Python, an interrupt before its first line is the end. Here all
-    is in C until the loop has the order: a partial() asks a map() for its next
-    element; that asks filterfalse(), which has an Order made, puts it into the
-    queue, and passes it on. Then only, 'receive' is called with what waits for
-    the outcome."""
+    """Returns a function that runs an action in the loop, even if it is
+    interrupted. An interrupt before the first line of a Python function ends
+    it. So everything until the loop has the order is C code: a partial() asks a
+    map() for its next element; that asks filterfalse(), which creates an Order,
+    puts it into the queue, and passes it on. Only then 'receive' is called with
+    the object to wait for."""
     def wait(order: Order) -> None:
         receive(partial(loop.outcome, order))
 
@@ -390,7 +394,7 @@ def surely(loop: Loop, call: Callable[[], Call[Any]],
 
 
 class Block:
-    """One `with` block. 'call' is left when the block has been left, unless its
+    """One `with` block. 'call' is given up when the block has ended, unless its
     __exit__ has been carried out."""
 
     def __init__(self) -> None:
@@ -399,19 +403,19 @@ class Block:
 
 
 class Handle(weakref.ref):  # type: ignore[type-arg]
-    """Of what the program has of a session. When it has it no longer, though it
-    did not close it, the session is closed: an interrupt can come between
-    Session() and `with`. For that, whatever keeps the session alive has another
-    object, 'own', with the same attributes."""
+    """The program's reference to a session. If the program drops it without
+    closing the session, the session is closed: an interrupt can come between
+    Session() and `with`. Therefore everything that keeps the session alive has
+    another object, 'own', with the same attributes."""
 
-    own: Any = None  # Once it is open.
+    own: Any = None  # Set when the session is open.
 
     def leave(self) -> None:
         if self.own:
             self.own._end_all()
 
     def fail(self, _: BaseException) -> None:
-        """Its loop has ended, and so has the session."""
+        """The loop has ended, and so has the session."""
 
 
 class Ticket(weakref.ref):  # type: ignore[type-arg]
@@ -422,16 +426,16 @@ class Ticket(weakref.ref):  # type: ignore[type-arg]
             self.block.call.leave()
 
     def fail(self, _: BaseException) -> None:
-        """Nothing is left to be done."""
+        """Nothing remains to be done."""
 
 
 class Exit:
-    """A __exit__ that is noticed whatever interrupts it. Of a function, an
-    interrupt before its first line is the end. But a `with` statement looks
-    __exit__ up when it begins, and lets go of what it found when it is left,
-    however that comes about. What it finds here is an object of its own, the
-    only reference to it is the statement's, and that it is gone is told to the
-    loop by C code alone. The object, a partial(), is in no traceback."""
+    """An __exit__ that takes effect even if it is interrupted. An interrupt
+    before the first line of a function ends it. But a `with` statement gets
+    __exit__ when it begins, and drops it in any case when it ends. Here it gets
+    an object to which only the statement refers, and C code alone notifies the
+    loop when that object is gone. The object, a partial(), is in no
+    traceback."""
 
     def __init__(self, leave: Callable[..., Any]) -> None:
         self._leave = leave
@@ -451,6 +455,6 @@ class Exit:
 
 
 def block_of(instance: Any) -> Optional[Block]:
-    """What __enter__ belongs to; None: it was called by hand."""
+    """The block of an __enter__; None: __enter__ was called by hand."""
     block: Optional[Block] = instance._blocks.pop(_thread.get_ident(), None)
     return block if block and block.ticket() is not None else None

@@ -28,8 +28,8 @@ Taker = Callable[[Any], None]
 
 
 async def within(timeout: float, what: Awaitable[Result]) -> Result:
-    """Its result; raises socket.timeout, an OSError, after 'timeout' seconds.
-    (Before Python 3.12 wait_for() can swallow a cancellation.)"""
+    """Returns its result; raises socket.timeout, an OSError, after 'timeout'
+    seconds. (Before Python 3.12 wait_for() can swallow a cancellation.)"""
     task = asyncio.ensure_future(what)
     try:
         if (await asyncio.wait({task}, timeout=max(timeout, 0.0)))[0]:
@@ -58,20 +58,22 @@ class Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint,
                  tls: Optional[ssl.SSLContext] = None) -> None:
         self.endpoint, self.tls = endpoint, tls
-        self.cluster = ''  # Its node's, by the answer to HELLO.
-        self.attached: Set[str] = set()  # The ids of sessions; and of ...
-        # ... those that will be soon, with who waits for that.
+        self.cluster = ''  # The node's cluster, by the answer to HELLO.
+        self.attached: Set[str] = set()  # Ids of the attached sessions.
+        # Ids being attached, with the requests that wait.
         self.attaching: Dict[str, List[asyncio.Future[None]]] = {}
         self.on_push: Optional[Callable[[resp.Push], None]] = None
         self.on_close: Optional[Callable[[], None]] = None
         self.error: Optional[OSError] = None
         self._parser = resp.Parser()
-        self._urgent: List[Tuple[Taker, bytes]] = []  # Not written yet, ...
-        self._later: List[Tuple[Taker, bytes]] = []  # ... nor are these.
-        self._waiting: Deque[Tuple[Taker, float]] = deque()  # Since when.
-        self._blocking = 0  # That are under way.
-        self._blocked: Deque[Tuple[Taker, bytes]] = deque()  # To follow them.
-        self._idle: Deque[Callable[[], None]] = deque()  # And these, then.
+        self._urgent: List[Tuple[Taker, bytes]] = []  # Not written, sent first.
+        self._later: List[Tuple[Taker, bytes]] = []  # Not written, sent later.
+        # Written; since when.
+        self._waiting: Deque[Tuple[Taker, float]] = deque()
+        self._blocking = 0  # Blocking requests in flight.
+        self._blocked: Deque[Tuple[Taker, bytes]] = deque()  # To be sent next.
+        # To be run when none is in flight.
+        self._idle: Deque[Callable[[], None]] = deque()
         self._watch: Optional[asyncio.TimerHandle] = None
         self._is_retired = False
         self._transport: Any = None
@@ -79,7 +81,8 @@ class Connection(asyncio.Protocol):
     async def open(self, timeout: float) -> None:
         host, port = self.endpoint
         loop = asyncio.get_running_loop()
-        if port == 0:  # Nothing leaves the machine, so nothing is encrypted.
+        # The data never leaves the machine, so it is not encrypted.
+        if port == 0:
             await within(timeout, loop.create_unix_connection(
                 lambda: self, host[len(SOCKET):]))
             return
@@ -136,13 +139,13 @@ class Connection(asyncio.Protocol):
         self._unblock()
 
     def ask(self, *words: resp.Argument) -> asyncio.Future[Any]:
-        """The reply, a ReplyError included, or an OSError."""
+        """Returns the reply, a ReplyError included; raises an OSError."""
         future = asyncio.get_running_loop().create_future()
         self.post(partial(settle, future), *words)
         return future
 
     def is_busy(self) -> bool:
-        """True if a request has no answer yet."""
+        """True if a request is not answered yet."""
         return bool(self._waiting or self._urgent or self._later or
                     self._blocked)
 
@@ -157,7 +160,7 @@ class Connection(asyncio.Protocol):
                 self._look()
 
     def _look(self) -> None:
-        """For how long the oldest request has had no answer."""
+        """Checks how long the oldest request has waited for its answer."""
         self._watch = None
         if self._waiting and not self.error:
             loop = asyncio.get_running_loop()
@@ -204,9 +207,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        if self.endpoint[1]:  # A socket of this machine has no TCP.
+        if self.endpoint[1]:  # A socket of this machine does not use TCP.
             tune(transport.get_extra_info('socket'))
-        if self.error:  # Nobody waits for it any more.
+        if self.error:  # It is no longer needed.
             transport.abort()
 
     def connection_lost(self, error: Optional[Exception]) -> None:

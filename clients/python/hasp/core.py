@@ -69,7 +69,7 @@ class Core:
         self._lease = Lease()
         self._owners = Owners()
         self._beliefs = Beliefs()
-        self._held: Set[Any] = set()  # Of hasp.hold.Hold.
+        self._held: Set[Any] = set()  # The lock objects (hasp.hold.Hold).
         self._doubts: Set[Any] = set()  # Holds with an unknown outcome.
         self._acquiring: Set[Any] = set()  # Holds being requested.
         self._why = 'the lease has run out'
@@ -167,7 +167,8 @@ class Core:
         since only this process knows them, then leaves the connection."""
         try:
             for line, asked in self._opening:
-                reply = await asked  # Or the connection fails (ANSWER).
+                # If there is none, the connection fails (ANSWER).
+                reply = await asked
                 if is_opened(reply):
                     await line.ask('SESSION.CLOSE', 'SESSION', reply['id'])
         except OSError:
@@ -236,8 +237,8 @@ class Core:
     async def _attempt(self, link: Link, words: Sequence[resp.Argument],
                        wait: Optional[Wait], limit: float, trouble: Trouble,
                        fits: Callable[[Any], bool]) -> Union[Answer, str]:
-        """Returns the answer; or, if the request is to be sent again, the word
-        of the refusal, or ''."""
+        """Returns the answer. If the request must be sent again, returns the
+        error word of the refusal, or ''."""
         endpoint, is_sent = link.endpoint(), False
         try:
             line = link.line or await self._until(trouble.latest(),
@@ -251,7 +252,7 @@ class Core:
             asked = line.ask(*words, *(wait.words() if wait else ()))
             if words[0] == 'SESSION.OPEN':
                 self._opening.append((line, asked))
-                asked = asyncio.shield(asked)  # Its answer counts, if late.
+                asked = asyncio.shield(asked)  # A late answer counts, too.
             reply = await self._until(limit, asked)
         except OSError as error:
             self._log('%s: %s: %r', show_endpoint(endpoint), words, error)
@@ -290,7 +291,8 @@ class Core:
         return reply.code
 
     async def _park(self, wait: Wait, limit: float) -> None:
-        """Waits until a push ends the wait, or it is to be asked for again."""
+        """Waits until a push ends the wait, or the wait must be requested
+        again."""
         if not wait.is_over():
             future = asyncio.get_running_loop().create_future()
             wait.wake = partial(settle, future, None)
@@ -301,7 +303,7 @@ class Core:
                 pass
 
     async def _until(self, limit: float, future: asyncio.Future[Any]) -> Any:
-        """Gives the future's result; an OSError when 'limit' has come, or when
+        """Returns the future's result; raises an OSError at 'limit', or when
         the session ends."""
         timer = asyncio.get_running_loop().call_later(
             min(max(limit - time.monotonic(), 0.0), TIMER_MAX), settle, future,
@@ -323,8 +325,8 @@ class Core:
                       self.secret)
 
     def _attached(self, line: Connection, reply: Any) -> None:
-        """Takes the answer to ATTACH. If that was refused, the answers to
-        requests behind it mean nothing."""
+        """Handles the answer to ATTACH. If ATTACH failed, the answers to the
+        requests sent after it mean nothing."""
         outcome = reply if isinstance(reply, OSError) else None
         if isinstance(reply, resp.ReplyError):
             outcome = OSError(str(reply))
@@ -332,7 +334,8 @@ class Core:
             if is_of_asker(reply):
                 line.fail(Denied(reply))
             elif isinstance(refusal, (Unreachable, Unknown)):
-                line.fail(OSError(str(refusal)))  # Another node may know us.
+                # Another node might know the session.
+                line.fail(OSError(str(refusal)))
             else:
                 self._refuse(str(refusal))
         elif outcome is None:
@@ -352,19 +355,19 @@ class Core:
     # --- called by the link -----------------------------------------------
 
     def _connected(self) -> None:
-        """Is called when there is another connection; urgent requests come
+        """Called when there is a new connection; urgent requests are sent
         first."""
         line = self._link.line
         if line:
             line.when_idle(partial(self._attach, line))
 
     def _disconnected(self, endpoint: Endpoint, why: str) -> None:
-        """Is called when the connection is lost, or was not made."""
+        """Called when the connection was lost or could not be opened."""
         for wait in self._waits:
             wait.wake()
 
     def _noticed(self, text: str) -> None:
-        """Is called with what people should know of the connection."""
+        """Called with a text that people should know about the connection."""
 
     def _pushed(self, push: resp.Push) -> None:
         if push[1] == 'answer':
@@ -376,7 +379,7 @@ class Core:
         self._link.abandon()
 
     def _quit(self) -> None:
-        """Leaves the connection; requests under way get an OSError."""
+        """Leaves the connection; requests in flight get an OSError."""
         for future in list(self._futures):
             settle(future, ConnectionAbortedError('given up'))
         if self._has_joined:

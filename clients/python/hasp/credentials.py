@@ -17,7 +17,7 @@ LOG = logging.getLogger('hasp')
 
 
 class _Read(NamedTuple):
-    """What was in the files."""
+    """The contents of the files."""
     texts: Optional[Texts]
     user: Tuple[str, ...]
 
@@ -33,7 +33,7 @@ class Credentials:
         self._folder = '' if self._given else folder_of(tls)
         self._path = path_of(secret_file)
         self._refused: Optional[str] = None
-        self.is_known = False  # A node has done what was asked.
+        self.is_known = False  # A node has done a request.
         self._read = self._read_files()
         self.context, self._name = self._made(self._read)
         self.user = self._read.user
@@ -43,7 +43,7 @@ class Credentials:
                      greeting_of(self._path))
 
     def _made(self, found: _Read) -> Tuple[Optional[ssl.SSLContext], str]:
-        """A context, and the user that its certificate names."""
+        """Returns a context, and the user that its certificate names."""
         if found.texts is None:
             return self._given, ''
         return context_from(found.texts)
@@ -76,13 +76,13 @@ class Credentials:
         return True, ''
 
 
-_known: Dict[Hashable, Credentials] = {}  # Those of files.
+_known: Dict[Hashable, Credentials] = {}  # The credentials of files.
 
 
 def credentials_of(tls: Tls, secret_file: SecretFile) -> Credentials:
-    """The same for what makes the same connections. Once a session of the
-    process was opened with these files, they may be half written when another
-    one is."""
+    """Returns the same object for the same connections: while a session of the
+    process uses the files, they can be half written when another one is
+    opened."""
     if isinstance(tls, ssl.SSLContext):
         key: Hashable = (id(tls), path_of(secret_file))
         return _in_memory(key, tls, secret_file)
@@ -96,7 +96,7 @@ def credentials_of(tls: Tls, secret_file: SecretFile) -> Credentials:
         LOG.warning('%s', not_taken(error))
         return known
     if known is None:
-        return _known.setdefault(key, made)  # Another thread may be faster.
+        return _known.setdefault(key, made)  # Another thread can be faster.
     if known.who() != made.who():
         _known[key] = known = made
     return known
@@ -107,7 +107,8 @@ _of_contexts: weakref.WeakValueDictionary[Hashable, Credentials] = \
 
 
 def _in_memory(key: Hashable, tls: Tls, secret_file: SecretFile) -> Credentials:
-    """Those of a context of the program's own, as long as a session has it."""
+    """The credentials of a context that the program passed, kept as long as a
+    session uses it."""
     made = Credentials(tls, secret_file)
     known = _of_contexts.get(key)
     if known is None or known.who() != made.who():

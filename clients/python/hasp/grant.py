@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What was granted, and until when it is believed; without I/O.
+"""Grants, and how long they are trusted; without I/O.
 
 A hold is (session, lock, owner) and its tokens: it begins with one, and each
-upgrade gives it a newer one. All tokens from 'first' to 'token' of an answer or
-a notice name that hold, and no other. Belief is made of what an answer said,
-whatever had been asked for, and it ends by its token.
+upgrade gives it a newer one. All tokens from 'first' to 'token' in an answer or
+a notice belong to that hold only. Trust is based on what an answer said, not on
+the request, and ends by the token.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Told(NamedTuple):
-    """What an answer says of one lock."""
+    """The report of an answer on one lock."""
     lock: str
     owner: str
     token: int
     first: int
     mode: str
     count: int  # 0: it was granted, and is over.
-    left_ms: Optional[int]  # Of its limit; None: it has none.
+    left_ms: Optional[int]  # Remaining time of its limit; None: no limit.
     as_of: int  # The state of the cluster that this is about.
 
 
 def read_told(reply: Any) -> Optional[Told]:
-    """None: it is no grant."""
+    """Parses a grant; None: it is malformed."""
     if not isinstance(reply, dict):
         return None
     told = Told(*(reply.get(key) for key in (
@@ -49,7 +49,7 @@ def read_told(reply: Any) -> Optional[Told]:
 
 
 def read_grants(reply: Any, names: Sequence[str]) -> Optional[List[Told]]:
-    """Of these locks, in their order. None: it is no grant of them."""
+    """Parses the grants of these locks, in their order. None: malformed."""
     told = [read_told(one) for one in (
         reply if isinstance(reply, list) else [reply])]
     found = [one for one in told if one]
@@ -58,23 +58,23 @@ def read_grants(reply: Any, names: Sequence[str]) -> Optional[List[Told]]:
 
 
 class Belief:
-    """That an acquisition of 'hold' has one lock."""
+    """The trust that an acquisition of 'hold' has one lock."""
 
     def __init__(self, hold: Hold, told: Told, sent: Clock) -> None:
         self.hold = hold
         self.lock, self.owner = told.lock, told.owner
         self.first, self.token = told.first, told.token
-        self.as_of = told.as_of  # It is known to be so.
+        self.as_of = told.as_of  # The newest state known to contain it.
         self.is_over = False  # The cluster has ended the hold.
         self.is_late = False  # Its limit is over by the clock.
         self.renew(told, sent)
 
     def renew(self, told: Told, sent: Clock) -> None:
-        """Its limit, from the sending that was answered."""
+        """Restarts its limit, from the sending of the answered request."""
         self._left_ms, self._sent = told.left_ms, sent
 
     def left(self, now: Clock) -> Optional[int]:
-        """Nanoseconds; None: it has no limit."""
+        """Nanoseconds left; None: it has no limit."""
         if self.is_over or self.is_late:
             return 0
         return None if self._left_ms is None else \
@@ -88,20 +88,21 @@ class Belief:
 
 
 class Beliefs:
-    """Those of a session. What ends some gives those that were believed in
-    until then: the program is to be told."""
+    """The beliefs of a session. Functions that end beliefs return those that
+    were trusted until then, so that the program can be notified."""
 
     def __init__(self) -> None:
         self._of: Dict[Tuple[str, str], List[Belief]] = {}
-        self.seen = 0  # The number up to which all notices are dealt with, ...
-        self.heard = 0  # ... and of the newest one that was told or dropped.
+        self.seen = 0  # All notices up to this number were handled.
+        self.heard = 0  # The newest notice that was sent or dropped.
 
     def __iter__(self) -> Iterator[Belief]:
         return (one for some in list(self._of.values()) for one in some)
 
     def add(self, belief: Belief, told: Told) -> List[Belief]:
-        """A grant ends what the same owner had of that lock before. It is over
-        itself if the owner has a later hold, or if that is what it says."""
+        """Adds a grant, and ends what the same owner had of that lock before.
+        The grant itself is over if the owner has a later hold, or if its answer
+        says so."""
         key = belief.lock, belief.owner
         ended = self.end(*key, 0, belief.first - 1)
         if told.count == 0 or any(one.first > belief.token
@@ -124,7 +125,7 @@ class Beliefs:
                       if one.is_of(first, token))
 
     def converted(self, told: Told) -> List[Belief]:
-        """Those that are this hold have its newest token."""
+        """Gives the parts of this hold its newest token."""
         found = [one for one in self._of.get((told.lock, told.owner), ())
                  if one.is_of(told.first, told.token)]
         for one in found:
@@ -133,7 +134,7 @@ class Beliefs:
         return found
 
     def noticed(self, notice: Any) -> List[Belief]:
-        """The cluster has told of the end of a hold."""
+        """Handles the notice of the end of a hold."""
         if not isinstance(notice, dict):
             return []
         token = notice.get('token')
@@ -144,18 +145,18 @@ class Beliefs:
                         first, token)
 
     def are_older(self, number: int) -> bool:
-        """Is there one of which that notice may have told the end?"""
+        """True if the notice might be about the end of one of them."""
         return any(one.as_of < number and not one.is_over for one in self)
 
     def confirm(self, listed: Optional[Told], as_of: int) -> None:
-        """A page of the list of all holds has that one."""
+        """Handles one hold in a page of the list of all holds."""
         if listed:
             for one in self._of.get((listed.lock, listed.owner), ()):
                 if one.is_of(listed.first, listed.token):
                     one.as_of = max(one.as_of, as_of)
 
     def end_older(self, number: int) -> List[Belief]:
-        """The list is read; what it has not confirmed has ended."""
+        """Ends the holds that the list, now complete, has not confirmed."""
         return end_of(one for one in self if one.as_of < number)
 
 
@@ -164,6 +165,6 @@ def end_of(beliefs: Iterable[Belief]) -> List[Belief]:
     for one in beliefs:
         if not one.is_over:
             one.is_over = True
-            if not one.is_late:  # That was told already.
+            if not one.is_late:  # Otherwise it was reported before.
                 ended.append(one)
     return ended

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A lock, or several at once, as the object sees it that acquires them: what is
-asked of the cluster, and what is believed meanwhile. How a program waits for
-that stands in hasp.threads and hasp.aio."""
+"""A lock, or several at once, as one lock object: its requests to the cluster,
+and what the client can trust meanwhile. hasp.threads and hasp.aio have the ways
+in which a program waits."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from .resp import Argument
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-BEHIND = 0.05  # Seconds between two looks at other requests of an owner.
+BEHIND = 0.05  # Seconds between checks for other requests of an owner.
 
 # Requests that undo a change whose caller had left before its outcome.
 UNDO = {'ACQUIRE': 'RELEASE', 'EXCLUSIVE': 'CONVERT SHARED'}
 
 
 class Options(TypedDict, total=False):
-    """Of a lock; durations in seconds."""
+    """Options of a lock; durations in seconds."""
     shared: bool  # Held together with other shared holders.
-    slots: int  # Held by so many at once; all must say the same number.
+    slots: int  # Number of concurrent holders; the same for all users.
     value: str  # Shown to people.
-    delay: float  # Stays closed for so long after its holder died.
-    hold: float  # A hold ends after so long, whatever happens.
-    barge: bool  # Passes those who wait, never those who hold.
-    owner: str  # The same owner acquires again, and must release as often.
-    timeout: float  # For acquire() and `with`, where they say none.
+    delay: float  # How long the lock stays closed after its holder died.
+    hold: float  # Maximum duration of a hold.
+    barge: bool  # Skips the queue; holders are not affected.
+    owner: str  # The same owner can acquire again, and must release as often.
+    timeout: float  # Default for acquire() and `with`.
 
 
 class Gate:
-    """Those who share an object enter in turn, one at a time."""
+    """The users of an object enter in turn, one at a time."""
 
     def __init__(self) -> None:
         self._is_taken = False
         self._waiting: Deque[asyncio.Future[bool]] = deque()
 
     async def enter(self, until: Optional[float]) -> bool:
-        """False: not by then; None: at once."""
+        """Waits for the turn. False: not in time; None: does not wait."""
         if not self._is_taken:
             self._is_taken = True
             return True
@@ -73,7 +73,7 @@ class Gate:
             timer.cancel()
 
     def open(self) -> None:
-        """For the next one."""
+        """Lets the next one in."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -101,17 +101,17 @@ class Hold:
         self.names = names
         self.options = options
         self.shared = bool(options.get('shared'))  # convert() changes it.
-        # Those that were not released yet: what each believes of its locks.
+        # Acquisitions that were not released: the beliefs of each.
         self._grants: List[List[Belief]] = []
-        self._owner: Optional[Owner] = None  # While there is one to own it.
-        self._doubt: List[Argument] = []  # A change of unknown outcome, ...
-        self._doubt_verb = ''  # ... what it is, and ...
-        self._doubt_number = 0  # ... its number, ...
-        self._doubt_owner = ''  # ... who asks for it, and ...
-        self._was_granted = False  # ... whether one answer has granted it.
-        # Releases that are still to be begun: of locks, by their tokens.
+        self._owner: Optional[Owner] = None  # While it is in use.
+        self._doubt: List[Argument] = []  # The change with an unknown outcome,
+        self._doubt_verb = ''  # its verb,
+        self._doubt_number = 0  # its number,
+        self._doubt_owner = ''  # its owner,
+        self._was_granted = False  # and whether an answer has granted it.
+        # Releases that must still be sent: locks with their tokens.
         self._owed: List[Dict[str, int]] = []
-        self._wait: Optional[Wait] = None  # Of the newest change.
+        self._wait: Optional[Wait] = None  # The wait of the newest change.
         self._mutex = asyncio.Lock()  # One change at a time.
         # From acquire() to release(): other users of this object wait here.
         self._gate = Gate()
@@ -129,23 +129,23 @@ class Hold:
 
     @property
     def tokens(self) -> Dict[str, int]:
-        """By the locks' names; larger at each grant."""
+        """The tokens by lock name; larger at each grant."""
         grants = self._grants[-1:]  # Another thread may release it now.
         return {one.lock: one.token for one in grants[0]} if grants else {}
 
     @property
     def token(self) -> Optional[int]:
-        """Larger at each grant; None: not held. Of several: the first one's,
-        'tokens' has all by their names."""
+        """The fencing token, larger at each grant; None: not held. For several
+        locks, the token of the first one; 'tokens' has all by name."""
         return self.tokens.get(self.names[0])
 
     def locked(self) -> bool:
-        """True if this object holds the lock, and the hold may be trusted now.
+        """True if this object holds the lock, and the hold can be trusted now.
         """
         return self._remaining() > 0
 
     def remaining(self) -> float:
-        """Seconds for which the hold may be trusted; 0 if it is not held."""
+        """Seconds for which the hold can be trusted; 0 if it is not held."""
         return to_seconds(self._remaining())
 
     def _remaining(self) -> int:
@@ -303,7 +303,7 @@ class Hold:
                 self.session._check()
                 raise NotHeld(f'"{self.name}" is no longer held: it was taken '
                               'away earlier')
-            self.shared = self.shared or shared  # Belief ends first.
+            self.shared = self.shared or shared  # Trust ends first.
             mode = 'SHARED' if shared else 'EXCLUSIVE'
             return await self._change('CONVERT', [mode], until,
                                       tokens) is not None
@@ -375,10 +375,11 @@ class Hold:
 
     async def _ask_change(self, wait: Optional[Wait] = None,
                           is_doubtful: bool = False) -> Tuple[Any, Clock]:
-        """How many were released; what was granted, and the clock before the
-        sending that was answered; or None. It is asked again under its number
-        where the answer is older than what is known, or nothing is left of a
-        limit: it counts from the sending that is answered."""
+        """Sends a change. Returns the number of released locks, or the grant
+        with the clock just before the answered request was sent, or None. The
+        change is sent again under its number if the answer is older than the
+        known state, or if its limit has passed: the limit counts from the
+        sending of the answered request."""
         session, until = self.session, time.monotonic() + self.session.timeout
         was_late = False
         while True:
@@ -479,7 +480,7 @@ class Hold:
             self._owner = None
 
     def _granted(self, told: List[Told], sent: Clock) -> None:
-        """Belief is made of what the answer said, whatever was asked for."""
+        """The trust is based on the answer, not on the request."""
         beliefs = self.session._beliefs
         if self._doubt_verb == 'ACQUIRE':
             grant = [Belief(self, one, sent) for one in told]
@@ -503,9 +504,9 @@ class Hold:
         self.session._tell_ended(ended, 'ended')
 
     async def _settle(self) -> None:
-        """Clears up a change whose outcome is not known: asked again under its
-        number, and not waiting, it tells what became of it. What was granted
-        meanwhile is taken back: nobody waits for it any more."""
+        """Settles a change with an unknown outcome: sent again under its
+        number, and without a wait, it returns the outcome. A grant is released,
+        since no caller waits for it."""
         while self._doubt or self._owed:
             if not self._doubt:
                 self._begin('RELEASE', [], self._owed.pop(0))
@@ -515,14 +516,14 @@ class Hold:
             try:
                 told, sent = await self._ask_change(is_doubtful=True)
             except Forgotten:
-                # A named owner may have other holds of it.
+                # A named owner can have other holds of it.
                 assert self._owner is not None
                 if self._owner.is_private:
                     undo = UNDO.get(self._doubt_verb, '')
             except (Unknown, Unreachable):
                 raise
             except HaspError:
-                pass  # It has not been done, or there is nothing to undo.
+                pass  # It was not done, or there is nothing to undo.
             if told and self._doubt_verb != 'RELEASE':
                 tokens = {one.lock: one.token for one in told if one.count}
                 if self._doubt_verb != 'ACQUIRE':
@@ -535,8 +536,8 @@ class Hold:
                 self.session._doubts.add(self)
 
     async def _resolve(self) -> None:
-        """Settles the change in the background; whoever uses the lock settles
-        it first anyway."""
+        """Settles the change in the background, unless a user of the lock
+        settles it first."""
         if not self._mutex.locked():
             async with self._mutex:
                 try:
@@ -546,7 +547,7 @@ class Hold:
 
 
 def live(grant: List[Belief]) -> Dict[str, int]:
-    """The tokens of what is not known to have ended, by name."""
+    """The tokens of the holds that are not known to have ended, by name."""
     return {one.lock: one.token for one in grant if not one.is_over}
 
 
@@ -555,8 +556,8 @@ def _to_ms(seconds: float) -> int:
 
 
 def _is_outcome(error: BaseException, verb: str) -> bool:
-    """Does it tell what became of the change? What was not done need not be
-    asked again, but for a release, which is made in any case."""
+    """True if the error determines the outcome of the change. A change that was
+    not done need not be sent again, except a release, which is always sent."""
     if isinstance(error, Unreachable):
         return verb != 'RELEASE'
     return isinstance(error, HaspError) and not isinstance(error, Unknown)

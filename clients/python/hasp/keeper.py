@@ -21,11 +21,11 @@ from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
 from .secret import SecretFile
 from .tls import Tls
 
-PATIENCE_MIN = 0.05  # For an answer, however short the lease.
-LOOK_MIN = 0.02  # Between two looks at a lease that runs out.
-LIST_COUNT = 1000  # Holds of a page, ...
-PAGES_MAX = 10000  # ... and pages of a list: more than a session can hold.
-AGAIN = (0.02, 0.2)  # After a heartbeat that a node could not answer.
+PATIENCE_MIN = 0.05  # Seconds for an answer, for any lease.
+LOOK_MIN = 0.02  # Seconds between checks of a lease.
+LIST_COUNT = 1000  # Holds on one page of the list.
+PAGES_MAX = 10000  # Limit of pages: more than a session can have.
+AGAIN = (0.02, 0.2)  # Pause after a heartbeat that a node could not answer.
 
 
 class Event(NamedTuple):
@@ -41,8 +41,8 @@ class Event(NamedTuple):
 
 
 class Keeper(Core):
-    """Two timers: one for heartbeats, the other one to look at the lease, so
-    that an end is told in time whatever the first one waits for."""
+    """Two timers: one for heartbeats, the other one for checks of the lease, so
+    that its end is reported in time even if a heartbeat waits."""
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
                  name: str = '', ttl: float = 10.0, linger: float = 0.0,
@@ -67,12 +67,12 @@ class Keeper(Core):
         self._begin()
 
     def _begin(self) -> None:
-        """What remains to be done if the program uses threads."""
+        """The remaining part of the start, if the program uses threads."""
 
     def alive(self) -> None:
-        """Reports progress, where 'alive' seconds were asked for: without it
-        the lease is renewed no more. Call it where the work is done, not from a
-        timer or a thread of its own. LeaseLost if the session is lost."""
+        """Reports progress, if the option 'alive' is set: without it the lease
+        is no longer renewed. Call it where the work is done, not from a timer
+        or a thread of its own. LeaseLost if the session is lost."""
         self._reported = read_clock()
         self._check()
 
@@ -93,7 +93,7 @@ class Keeper(Core):
 
     async def _end(self) -> None:
         """The session's locks go to the next in line."""
-        self._tell_news()  # A loss that came just now is told, too.
+        self._tell_news()  # Reports a loss that happened just now, too.
         self._is_closed = True
         self._stop()
         try:
@@ -114,7 +114,7 @@ class Keeper(Core):
                 task.cancel()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Sets the timer of the action anew."""
+        """Restarts the timer of the action."""
         if action in self._timers:
             self._timers[action].cancel()
         if not self._is_closed and self._told is not State.LOST:
@@ -147,7 +147,7 @@ class Keeper(Core):
             self._later(max(left, LOOK_MIN), self._look)
 
     def _tell_news(self) -> None:
-        """Looks what the clock, or an answer, has changed."""
+        """Reports a change of the lease by the clock or an answer."""
         state = self.state()
         if state is not State.LOST and not self._is_closed:
             self._tell_ended([one for hold in list(self._held)
@@ -158,7 +158,7 @@ class Keeper(Core):
                         Event(state.value, text=self._why)])
 
     def _tell_ended(self, ended: Sequence[Belief], reason: str) -> None:
-        """Tells of holds that have ended, of each once."""
+        """Reports holds that have ended, each once."""
         self._emit([Event('lost', lock, token, reason) for lock, token in
                     dict.fromkeys((one.lock, one.token) for one in ended)])
         if ended:
@@ -197,7 +197,7 @@ class Keeper(Core):
         self._why = unanswered(endpoint, why)
 
     def _beat(self) -> None:
-        """Sends a heartbeat. The next one follows its answer, or begins
+        """Sends a heartbeat. The next one is sent after its answer, or on
         another connection."""
         if self._beat in self._timers:
             self._timers.pop(self._beat).cancel()
@@ -209,7 +209,7 @@ class Keeper(Core):
             patience = self._patience() * (2 if line.is_busy() else 1)
             silence = asyncio.get_running_loop().call_later(
                 patience, line.fail, socket.timeout('no answer'))
-            # By its secret: it waits for no attachment.
+            # It carries the secret, so it need not wait for ATTACH.
             line.post(partial(self._kept, line, silence, read_clock()),
                       'SESSION.KEEP', self.id, self.secret, 'FULL', 'AFTER',
                       self._beliefs.seen, is_urgent=True)
@@ -240,14 +240,14 @@ class Keeper(Core):
                             sent.age(read_clock()) / SECOND), self._beat)
 
     def _doubt(self, hold: Any) -> None:
-        """Has what is in doubt about it settled, now and after each heartbeat.
+        """Settles the doubts of a lock, now and after each heartbeat.
         """
         self._doubts.add(hold)
         self._tried.discard(hold)
         self._settle_soon()
 
     def _settle_soon(self) -> None:
-        """Settles what is in doubt in the background, unless that is under way.
+        """Settles doubts in the background, unless that is under way.
         """
         if (not self._resolver or self._resolver.done()) and \
                 not self._is_closed:
@@ -261,9 +261,10 @@ class Keeper(Core):
             await hold._resolve()
 
     def _answered(self, reply: Dict[str, Any], sent: Clock) -> None:
-        """A heartbeat was answered. It tells of holds that have ended, of the
-        newest ones by notices; where some were dropped that this client has not
-        seen, the list of all holds is read, and asked for again until then."""
+        """Handles the answer to a heartbeat. Its notices report the newest
+        holds that have ended. If the cluster dropped notices before this client
+        read them, all holds are listed, and the notices are requested again
+        until then."""
         self._prolong(reply, sent)
         notices, dropped = reply.get('ended') or (), reply.get('dropped') or 0
         for notice in notices:
@@ -279,8 +280,8 @@ class Keeper(Core):
             self._lister = asyncio.ensure_future(self._list(dropped))
 
     async def _list(self, dropped: int) -> None:
-        """Reads the list of the session's holds, after which what is believed
-        of none is older than the notices that were dropped."""
+        """Reads the list of the session's holds. Afterwards no belief is older
+        than the dropped notices."""
         beliefs, cursor = self._beliefs, ''
         try:
             for _ in range(PAGES_MAX):
@@ -290,7 +291,7 @@ class Keeper(Core):
                     fits=is_page)).reply
                 cursor = page['cursor']
                 if page['as_of'] < dropped:
-                    return  # Of a node that does not know it yet.
+                    return  # The node does not know the dropped notices yet.
                 for one in page['holds']:
                     beliefs.confirm(read_told(one), page['as_of'])
                 if cursor == '0':
@@ -299,7 +300,7 @@ class Keeper(Core):
                     beliefs.seen = max(beliefs.seen, dropped)
                     return
         except HaspError:
-            pass  # The next heartbeat has it read again.
+            pass  # It is read again after the next heartbeat.
 
     def _noticed(self, text: str) -> None:
         self._emit([Event('notice', text=text)])

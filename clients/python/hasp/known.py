@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Which cluster a process works with, so that it does not lock at another one
-which happens to answer at one of its endpoints."""
+"""The cluster that a process works with. It prevents the process from locking
+in another cluster that happens to answer at one of its endpoints."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Known:
-    """Each node says in its answer to HELLO to which life of a cluster it
-    belongs, and from which lives that was restored. The first life at which
-    something was done becomes the known one. A node of another life is a
-    stranger, unless its life was restored from the known one, or every endpoint
-    showed that same life when it was reached last, and no session of the
-    process is believed any longer. It is never stored."""
+    """In its answer to HELLO each node names the life of its cluster, and the
+    lives from which that one was restored. The first life in which a request
+    was done becomes the known one. A node of another life is rejected, unless
+    that life was restored from the known one, or every endpoint showed that
+    same life when it was last reached and the process has no trusted session
+    left. Nothing is stored."""
 
-    # No mutex: an interrupted thread would leave it locked, and each step here
-    # is one of the interpreter's.
+    # No mutex: an interrupted thread would leave it locked. Each step here is a
+    # single one of the interpreter.
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = endpoints
@@ -32,7 +32,7 @@ class Known:
         self._sessions: Dict[int, weakref.ref[Core]] = {}
 
     def add(self, session: Core) -> None:
-        """It is open, and may be believed."""
+        """Adds a session, which is open and might be trusted."""
         number = id(session)
         self._sessions[number] = weakref.ref(
             session, lambda _: self._sessions.pop(number, None))
@@ -46,8 +46,8 @@ class Known:
         return False
 
     def judge(self, endpoint: Endpoint, greeting: Any) -> Tuple[str, str]:
-        """By the answer to HELLO: why the node is to be left, or '', and
-        whether people should be told of it, in words, or ''."""
+        """Judges the answer to HELLO. Returns why the node must be left, or '',
+        and a text that people should know, or ''."""
         told = greeting if isinstance(greeting, dict) else {}
         name, former = told.get('cluster'), told.get('former') or []
         if name is None:
@@ -71,11 +71,11 @@ class Known:
             and not self._is_believed()
 
     def missed(self, endpoint: Endpoint) -> None:
-        """It was not reached."""
+        """The endpoint could not be reached."""
         self._shown.pop(endpoint, None)
 
     def learn(self, name: str) -> None:
-        """A node of that life has done something."""
+        """A node of that life has done a request."""
         self.id = self.id or name
 
 
@@ -83,5 +83,6 @@ _all: Dict[Tuple[Endpoint, ...], Known] = {}
 
 
 def known_at(endpoints: Sequence[Endpoint]) -> Known:
-    """The same for all connections of the process to these endpoints."""
+    """Returns the same object for all connections of the process to these
+    endpoints."""
     return _all.setdefault(tuple(endpoints), Known(tuple(endpoints)))

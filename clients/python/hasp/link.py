@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from .core import Core
 
 LOG = logging.getLogger('hasp')
-SESSIONS_MAX = 1000  # Of a connection; a node takes 4,096.
+SESSIONS_MAX = 1000  # On one connection; a node accepts 4,096.
 # Seconds between attempts while the nodes refuse the credentials.
 DENIED_PAUSE = (0.1, 1.0)
 
 
 class Denied(OSError):
-    """The node does not know who greets, or wants TLS."""
+    """The node refuses the credentials, or requires TLS."""
 
     def __init__(self, refusal: resp.ReplyError) -> None:
         super().__init__(str(refusal))
@@ -35,13 +35,13 @@ class Denied(OSError):
 
 
 class Link:
-    """One connection to one node at a time, of all sessions in an event loop
-    that would make the same one. Where it is lost, or its node is of no use, it
-    is made again at the next one, for as long as there is a session or anybody
-    who waits for it: the sessions' heartbeats go first then. The last session
-    that leaves closes it."""
+    """One connection to one node at a time, shared by all sessions in an event
+    loop that would open the same one. If it is lost, or its node is not usable,
+    the link connects to the next node, as long as a session or a waiting
+    request needs it; the heartbeats of the sessions are sent first then. The
+    last session that leaves closes it."""
 
-    _shared: Dict[Any, Link] = {}  # Those that more sessions may join.
+    _shared: Dict[Any, Link] = {}  # Links that more sessions can join.
     _key: Hashable = None
 
     def __init__(self, endpoints: Sequence[Endpoint],
@@ -49,18 +49,19 @@ class Link:
         self._endpoints, self._credentials = endpoints, credentials
         self.known = known_at(endpoints)
         self._turn = random.randrange(len(endpoints))
-        self._failed = 0  # Attempts in a row that came to nothing.
-        self._is_denied = False  # The last node did not let it in.
-        self.patience = CONNECT_TIMEOUT  # For a new connection.
-        self.count = 1  # Those who use it.
-        self.sessions: Dict[str, Core] = {}  # Of them those that are open.
-        self.line: Optional[Connection] = None  # The one that is open.
+        self._failed = 0  # Failed attempts in a row.
+        self._is_denied = False  # The last node refused this client.
+        self.patience = CONNECT_TIMEOUT  # Limit for a new connection.
+        self.count = 1  # Users of the link.
+        self.sessions: Dict[str, Core] = {}  # The open sessions among them.
+        self.line: Optional[Connection] = None  # The open connection.
         self._waiting: List[asyncio.Future[Connection]] = []
         self._opener: Optional[asyncio.Task[None]] = None
 
     @classmethod
     def join(cls, made: Link, key: Hashable) -> Link:
-        """The one by this key in this loop, else 'made', from now on."""
+        """Returns the link with this key in this loop, or 'made', which others
+        can join from now on."""
         key = (asyncio.get_running_loop(), os.getpid(), key)
         for one in list(cls._shared):
             if one[0].is_closed():  # Its sessions were not closed.
@@ -74,8 +75,8 @@ class Link:
         return found
 
     def quit(self, session: Core) -> None:
-        """The last one closes it. Where others stay the node is told that this
-        one is not there any more, as by the end of a connection."""
+        """Leaves the link; the last user closes it. Otherwise the node is
+        notified that this session has left, as if its connection had ended."""
         self.sessions.pop(session.id, None)
         self.count -= 1
         line = self.line
@@ -86,18 +87,19 @@ class Link:
             line.post(bool, 'SESSION.DETACH', 'SESSION', session.id)
 
     def filled(self) -> bool:
-        """A node takes no more sessions on it. Were there others?"""
+        """The node accepts no more sessions. Returns whether there were
+        others."""
         if self._shared.get(self._key) is self:
             del self._shared[self._key]
         return self.count > 1
 
     def closed(self, session: Core) -> None:
-        """The node has heard of it."""
+        """The node has confirmed that the session is closed."""
         if self.line:
             self.line.attached.discard(session.id)
 
     def close(self) -> None:
-        self.filled()  # Nobody joins it any more.
+        self.filled()  # No other session can join it.
         if self._opener:
             self._opener.cancel()
         if self.line:
@@ -112,7 +114,8 @@ class Link:
         return self._endpoints[self._turn % len(self._endpoints)]
 
     def adopt(self, session: Core, line: Connection) -> None:
-        """Takes up a session that was opened, and so is attached, there."""
+        """Adds a session that was opened on this connection, and so is
+        attached."""
         self.sessions[session.id] = session
         line.attached.add(session.id)
         if self.line is None:
@@ -121,23 +124,23 @@ class Link:
             session._connected()
 
     def opened(self) -> asyncio.Future[Connection]:
-        """The next connection; its 'error' is set if it failed."""
+        """Returns the next connection; its 'error' is set if it failed."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._open_soon()
         return future
 
     def worked(self, line: Connection) -> None:
-        """Takes note that a node has done what was asked."""
+        """Records that a node has done a request."""
         self.known.learn(line.cluster)
         self._failed = 0
         self._credentials.is_known = True
 
     def denied(self, line: Connection, why: str) -> bool:
-        """Takes note that a node does not know who asks, or wants TLS. True: it
-        is to be asked again, by another connection; what that shows is read
-        anew. Whoever was known before comes back when the files are right; who
-        never was, has one more attempt if they have changed."""
+        """Records that a node refused the credentials, or requires TLS. True:
+        ask again on another connection, for which the files are read again.
+        Credentials that were accepted before are retried until the files are
+        right; others get one more attempt if the files have changed."""
         is_final = not (self._renewed() or self._credentials.is_known)
         if not is_final:
             self._is_denied = True
@@ -145,7 +148,8 @@ class Link:
         return not is_final
 
     def _renewed(self) -> bool:
-        """Reads the certificates and the secret again: are they others?"""
+        """Reads the certificates and the secret again. Returns whether they
+        changed."""
         has_changed, why = self._credentials.renew()
         if why:
             self._notice(why)
@@ -157,8 +161,8 @@ class Link:
             session._noticed(text)
 
     def leave(self, line: Connection, why: str) -> None:
-        """For the next node; what has been asked at that one may still be
-        answered."""
+        """Moves to the next node; earlier requests can still be answered on the
+        old one."""
         if line is self.line:
             self._lost(why)
             line.retire()
@@ -170,7 +174,7 @@ class Link:
     async def _open(self) -> None:
         while self.line is None and (self.sessions or self._waiting):
             if self._is_denied:
-                # No longer than a heartbeat may wait for a connection.
+                # At most the time a heartbeat may wait for a connection.
                 await asyncio.sleep(min(random.uniform(*DENIED_PAUSE),
                                         self.patience))
             elif self._failed and self._failed % len(self._endpoints) == 0:
@@ -189,8 +193,8 @@ class Link:
                 settle(future, line)
 
     async def connect(self) -> Connection:
-        """A new one, of which we know nothing more; if 'error' is set it has
-        come to nothing."""
+        """Opens a new connection, with no state from the old one. If 'error' is
+        set it has failed."""
         self._renewed()
         line = Connection(self.endpoint(), self._credentials.context)
         self._is_denied = False
@@ -207,12 +211,12 @@ class Link:
             line.cluster = hello.get('cluster') or '' \
                 if isinstance(hello, dict) else ''
             if self._credentials.user:
-                # Only a node of the known cluster is shown a secret.
+                # Send a secret only to a node of the known cluster.
                 await self._greet(line, *self._credentials.user)
         except ssl.SSLError as error:
             self._is_denied = self._credentials.is_known
             line.fail(error)
-        except (OSError, ValueError) as error:  # A name that is none.
+        except (OSError, ValueError) as error:  # An invalid host name.
             line.fail(error if isinstance(error, OSError) else
                       OSError(str(error)))
         except asyncio.CancelledError:
@@ -230,7 +234,7 @@ class Link:
         return reply
 
     def skip(self) -> None:
-        """Has the next connection made to another node."""
+        """Makes the next connection go to another node."""
         self._turn += 1
         self._failed += 1
 
@@ -247,7 +251,7 @@ class Link:
             self._open_soon()
 
     def _pushed(self, push: resp.Push) -> None:
-        """Takes a push, which tells which session it is for."""
+        """Handles a push, which names its session."""
         told: Any = push[2] if len(push) == 3 else None
         if isinstance(told, dict):
             session = self.sessions.get(str(told.get('session')))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Requests, without I/O: where they go, their words, their numbers, and what an
-error means."""
+"""Requests, without I/O: endpoints, words, request numbers, and the meaning of
+errors."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ SOCKET = 'unix:'  # Before the path of a node's socket on this machine.
 
 DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440'
 CONNECT_TIMEOUT = 1.0
-ANSWER = 4.0  # For an answer; after it another node is asked.
-ATTEMPT_MIN = 0.25  # For the answer to the last attempt.
-GRACE = 1.0  # For the push that ends a wait, beyond the wait.
-ENDLESS_WAIT_MS = 60000  # Of a session without end, each time it asks.
-SILENCE = 15.0  # A wait is asked for again then: its push may be lost.
+ANSWER = 4.0  # Seconds for an answer; then another node is asked.
+ATTEMPT_MIN = 0.25  # Seconds for the answer to the last attempt.
+GRACE = 1.0  # Extra seconds for the push that ends a wait.
+ENDLESS_WAIT_MS = 60000  # Limit of one wait request of a durable session.
+SILENCE = 15.0  # A wait is then requested again: its push might be lost.
 TIMER_MAX = 86400.0
-ACKED_RANGES = 16  # That a node takes in ACKED.
+ACKED_RANGES = 16  # Most ranges that a node accepts in ACKED.
 
 
-# [host] or host, with or without a port; or an IPv6 address alone. What no host
-# has is refused: it is an URL, or a list with other commas.
+# [host] or host, with or without a port; or an IPv6 address alone. Characters
+# that no host name has are refused: they mean a URL, or a list with other
+# commas.
 ADDRESS = re.compile(r'(?:\[([^][\s,/;@]+)\]|([^][\s,/;@:]+))(?::(\d{1,5}))?|'
                      r'([^][\s,/;@:]*:[^][\s,/;@:]*:[^][\s,/;@]*)')
 
 
 def parse_endpoints(text: Union[None, str, Sequence[str]]) -> List[Endpoint]:
-    """'host:port,...' or a list of them; a port that is missing is 7420, and
-    'unix:/path' is a socket of this machine."""
+    """'host:port,...' or a list of them. The default port is 7420; 'unix:/path'
+    is a socket of this machine."""
     if text is None:
         text = os.environ.get('HASP_ENDPOINTS', DEFAULT_ENDPOINTS)
     parts = text.split(',') if isinstance(text, str) else list(text)
@@ -71,8 +72,8 @@ def show_endpoint(endpoint: Endpoint) -> str:
 
 
 def check_durations(**durations: float) -> None:
-    """Those of a session, in seconds, by their names; 0 is none, but of 'ttl'
-    and 'timeout'."""
+    """Checks the durations of a session, in seconds, by name; 0 means none,
+    except for 'ttl' and 'timeout'."""
     for name, value in durations.items():
         least = name in ('ttl', 'timeout')
         if not isinstance(value, numbers.Real) or not 0 <= value < math.inf or \
@@ -87,7 +88,7 @@ def default_name() -> str:
 
 def open_words(name: str, ttl: float, linger: float, secret: str,
                durable: bool = False, reason: str = '') -> List[resp.Argument]:
-    """OPEN. Of the secret it shows the hash alone."""
+    """The words of OPEN, with the hash of the secret only."""
     words: List[resp.Argument] = [
         'SESSION.OPEN', 'TTL', 'NONE' if durable else int(ttl * 1000),
         'NAME', name,
@@ -102,7 +103,7 @@ def is_number(reply: Any) -> bool:
 
 
 def is_lease(reply: Any) -> bool:
-    """Is it what KEEP is answered?"""
+    """True if the reply has the form of an answer to KEEP."""
     if not isinstance(reply, dict) or 'ttl_ms' not in reply:
         return False
     ttl, linger = reply['ttl_ms'], reply.get('linger_ms') or 0
@@ -114,7 +115,7 @@ def is_lease(reply: Any) -> bool:
 
 
 def is_page(reply: Any) -> bool:
-    """Is it what SESSION.HOLDS is answered?"""
+    """True if the reply has the form of an answer to SESSION.HOLDS."""
     return isinstance(reply, dict) and isinstance(reply.get('cursor'), str) \
         and isinstance(reply.get('holds'), list) and \
         is_number(reply.get('as_of')) and reply['as_of'] > 0
@@ -143,10 +144,10 @@ def wait_until(blocking: bool, timeout: Optional[float],
 
 
 class Wait:
-    """For locks, by one owner. Who has to wait is answered QUEUED and a number,
-    his place, and a push tells of the end. It may come before that answer,
-    twice or never, so the wait is asked for again now and then, under the
-    number of its request."""
+    """A wait of one owner for locks. A request that must wait is answered
+    QUEUED and its place in the queue; a push reports the end. The push can come
+    before that answer, twice or never, so the wait is requested again from time
+    to time, under the same request number."""
 
     def __init__(self, until: float, owner: str, names: Sequence[str],
                  is_durable: bool) -> None:
@@ -154,7 +155,7 @@ class Wait:
         self._owner, self._names, self._is_durable = owner, names, is_durable
         self._place: Optional[int] = None
         self._told: Dict[str, Any] = {}
-        self.wake: Callable[[], None] = bool  # Who is parked looks again.
+        self.wake: Callable[[], None] = bool  # Wakes the parked request.
 
     def words(self) -> List[resp.Argument]:
         """The WAIT words; none if the wait is over, which asks for the outcome and
@@ -170,7 +171,7 @@ class Wait:
                 math.ceil(left * 1000), 'PUSH']
 
     def look(self) -> float:
-        """When the wait is to be asked for again."""
+        """When the wait must be requested again."""
         return min(self.until + GRACE, time.monotonic() + SILENCE)
 
     def is_queued(self, reply: Any) -> bool:
@@ -191,8 +192,8 @@ class Wait:
                 self.wake()
 
     def granted(self) -> Any:
-        """The grant in the form of the answer; None if it must be asked for: of
-        a limit a push cannot say how much is left."""
+        """The grant in the form of the answer; None if it must be requested: a
+        push does not say how much of a limit is left."""
         grants = self._told.get('grants') if self.is_over() else None
         if not isinstance(grants, list) or len(grants) != len(self._names) or \
                 not all(isinstance(one, dict) and
@@ -232,7 +233,7 @@ class Forgotten(Unknown):
     again is useless."""
 
 
-LEAVES = frozenset(('NOLEADER', 'MOVED', 'UNKNOWN'))  # Ask at another node.
+LEAVES = frozenset(('NOLEADER', 'MOVED', 'UNKNOWN'))  # Another node is asked.
 
 
 def is_of_asker(error: resp.ReplyError) -> bool:
@@ -248,7 +249,7 @@ def is_open_still(error: resp.ReplyError) -> bool:
 
 def judge(error: resp.ReplyError, is_doubtful: bool = False) -> HaspError:
     """The exception of a refusal. Unreachable and Unknown: ask again.
-    'is_doubtful': an earlier sending may be done."""
+    'is_doubtful': an earlier attempt might have been done."""
     if error.code in ('NOLEADER', 'BUSY', 'MOVED') or \
             (is_doubtful and is_open_still(error)):
         return Unreachable(str(error))
@@ -262,7 +263,7 @@ class Trouble:
     """
 
     def __init__(self, limit: float, is_doubtful: bool) -> None:
-        self.is_doubtful = is_doubtful  # One of them may have been done.
+        self.is_doubtful = is_doubtful  # An attempt might have been done.
         self._limit = limit
         self._latest = limit - min(ATTEMPT_MIN, (limit - time.monotonic()) / 4)
         self._last: Dict[str, str] = {}
@@ -306,7 +307,7 @@ class Owners:
         self._free: List[Owner] = []
         self._count = 0
         self._newest = 0
-        self._open: List[int] = []  # Those that are not over; ascending.
+        self._open: List[int] = []  # Unfinished numbers, ascending.
         self._turn = 0  # Where the next ranges begin.
 
     def take(self, tag: str) -> Owner:
@@ -331,8 +332,9 @@ class Owners:
         self._open.remove(number)
 
     def _acked(self) -> str:
-        """'4,6-9': all up to the first one, and the ranges between open
-        numbers; of very many some, and others with the next request."""
+        """'4,6-9': all numbers up to the first one, and the ranges between open
+        numbers. If there are too many ranges, the next request sends the
+        others."""
         open_ = self._open
         words = [str(open_[0] - 1)]
         for i in range(len(open_)):

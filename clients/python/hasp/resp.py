@@ -45,9 +45,9 @@ class Parser:
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._at = 0  # Up to there it has been understood, ...
-        self._seen = 0  # ... and up to there no line ends.
-        self._size = 0  # Of this reply, as far as it has been understood.
+        self._at = 0  # Everything before this offset was parsed.
+        self._seen = 0  # No line ends before this offset.
+        self._size = 0  # Parsed bytes of the current reply.
         # Incomplete lists, outermost first: kind, size, parts so far.
         self._open: List[Tuple[bytes, int, List[Any]]] = [(b'', 1, [])]
 

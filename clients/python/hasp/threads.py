@@ -43,8 +43,8 @@ class Session(Keeper):
     Any number of threads may share it. 'on_event' is called with one event after
     the other, on a thread that does nothing else.
 
-    A session that the program has no reference to any more, nor to a lock or a
-    watch of it, and that holds nothing, is closed.
+    A session that holds nothing is closed when the program no longer has a
+    reference to it, its locks or its watches.
 
     After os.fork() the child must not use the parent's session: every call but
     close() raises HaspError there. Open a session of its own.
@@ -72,7 +72,7 @@ class Session(Keeper):
                     own._open_all, when_left=When.FINISHED,
                     undo=lambda _: own._end_all()))
             except Over:
-                pass  # The last session of that loop has just been closed.
+                pass  # The last session of that loop was just closed.
 
     async def _open_all(self) -> None:
         self._loop.sessions += 1
@@ -91,7 +91,7 @@ class Session(Keeper):
     def close(self) -> None:
         """Ends the session; its locks go to the next in line. Takes up to
         'timeout' if no node can be reached: then its lease must run out. If it
-        is interrupted, that goes on in the background."""
+        is interrupted, this continues in the background."""
         self._close(partial(self._loop.run, self._closing()))
 
     def _closing(self) -> Call[None]:
@@ -104,7 +104,7 @@ class Session(Keeper):
         try:
             wait()
         except (Over, Cancelled):
-            pass  # It has been closed.
+            pass  # It was closed.
         self._loop.wait_for_end()
         if self._teller and self._teller is not threading.current_thread():
             self._teller.join(self.timeout)
@@ -129,7 +129,7 @@ class Session(Keeper):
         return Lock(self, *names, **options)
 
     def watch(self, prefix: str = '') -> Watch:
-        """What happens to the locks whose names begin so, from now on."""
+        """Changes of the locks whose names begin with 'prefix', from now on."""
         return Watch(self, prefix)
 
     def ask(self, *words: Argument) -> Any:
@@ -181,7 +181,7 @@ class Session(Keeper):
         for event in iter(self._events.get, None):
             try:
                 self.on_event(event)  # type: ignore[misc]
-            except Exception:  # The program's; the next events still count.
+            except Exception:  # A handler has failed; later events still count.
                 LOG.exception('on_event failed')
 
 
@@ -228,7 +228,7 @@ class Lock(Hold):
             raise
         except BaseException:
             self._left(call)
-            call.wait_until_left()  # Then nobody believes in it.
+            call.wait_until_left()  # Then nothing trusts it.
             raise
 
     def cancel(self) -> bool:
@@ -296,7 +296,7 @@ class Lock(Hold):
             self.session._run(leave, when_left=When.CARRIED_OUT)
         except HaspError:
             if kind is None:
-                raise  # Else what went wrong inside is the news.
+                raise  # Otherwise the error of the block is raised.
 
     if TYPE_CHECKING:
         def __exit__(self, kind: Any, *_: Any) -> None: ...
@@ -305,7 +305,7 @@ class Lock(Hold):
 
 
 class HeldLock(Lock):
-    """The Lock inside a `with` block, whose token is never None. Only a name for
+    """The Lock inside a `with` block: its token is never None. Only a name for
     annotations: at run time the object is the Lock itself."""
 
     if TYPE_CHECKING:
@@ -347,7 +347,7 @@ class Watch(Changes):
 
     def __init__(self, session: Session, prefix: str) -> None:
         super().__init__(session._own, prefix)
-        self._user = session._handle()  # What the program has of it.
+        self._user = session._handle()  # The program's reference to the watch.
 
     def close(self) -> None:
         """Ends the iteration."""

@@ -35,15 +35,16 @@ class Texts(NamedTuple):
 
 
 def folder_of(tls: Tls) -> str:
-    """None: the environment's HASP_TLS, or ''; '': plain."""
+    """Returns the folder; None: the environment's HASP_TLS, or ''; '': no
+    TLS."""
     return os.environ.get('HASP_TLS', '') if tls is None else \
         str(os.fspath(tls))  # type: ignore[arg-type]
 
 
 def read_folder(folder: str) -> Texts:
-    """Reads ca.crt and, if the program is to show who it is, client.crt and
-    client.key. All are of one directory: where Kubernetes mounts a secret
-    '..data' is a link to that, which is swapped for a new one."""
+    """Reads ca.crt and, if the program has a certificate, client.crt and
+    client.key. All are of one directory: Kubernetes mounts a secret with
+    '..data' as a link to it, and replaces the link at each update."""
     at = _open_folder(folder) if os.path.isdir(folder) else None
     try:
         texts = Texts(folder, _read_file(at, folder, 'ca.crt'),
@@ -60,7 +61,7 @@ def read_folder(folder: str) -> Texts:
 
 
 def _open_folder(folder: str) -> Optional[int]:
-    """None: this system knows no files of an open directory."""
+    """Returns None if this system cannot read files of an open directory."""
     if os.open not in os.supports_dir_fd:
         return None
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -71,14 +72,14 @@ def _open_folder(folder: str) -> Optional[int]:
     try:
         os.stat('ca.crt', dir_fd=at)
         return at
-    except OSError:  # The certificates are not among what is swapped.
+    except OSError:  # The certificates are not below the link.
         os.close(at)
         return os.open(folder, flags)
 
 
 def _read_file(at: Optional[int], folder: str, name: str,
                check: Callable[[str, int], None] = lambda *_: None) -> bytes:
-    """b'': it is not there."""
+    """b'': the file does not exist."""
     path = os.path.join(folder, name)
     try:
         fd = os.open(path if at is None else name, os.O_RDONLY, dir_fd=at)
@@ -90,9 +91,9 @@ def _read_file(at: Optional[int], folder: str, name: str,
 
 
 def context_from(texts: Texts) -> Tuple[ssl.SSLContext, str]:
-    """A context, and the user that its certificate names, or ''. A node is
-    authenticated by the hasp name in its certificate, not by its host name: see
-    peer_fault()."""
+    """Returns a context, and the user that its certificate names, or ''. A node
+    is authenticated by the hasp name in its certificate, not by its host name:
+    see peer_fault()."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -179,9 +180,9 @@ def check_mode(key: str, mode: int) -> None:
 
 def peer_fault(found: Optional[Dict[str, Any]],
                context: ssl.SSLContext) -> str:
-    """Why the peer, whose certificate was issued by the CA, is not a node of the
-    cluster; '' if it is one, or if host names are checked instead. 'found' is
-    the result of getpeercert()."""
+    """Why the peer is not a node of the cluster, although the CA issued its
+    certificate; '' if it is one, or if host names are checked instead. 'found'
+    is the result of getpeercert()."""
     if context.check_hostname:
         return ''
     names = [value for kind, value in (found or {}).get('subjectAltName', ())

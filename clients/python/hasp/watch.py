@@ -13,7 +13,7 @@ from .errors import Unreachable
 from .keeper import Keeper
 from .request import CONNECT_TIMEOUT, is_of_asker, retry_pause
 
-BACKLOG_MAX = 10000  # Changes that nobody has taken; beyond, there is a gap.
+BACKLOG_MAX = 10000  # Unread changes; beyond that there is a gap.
 
 
 class Change(NamedTuple):
@@ -24,7 +24,7 @@ class Change(NamedTuple):
     name: str = ''
     session: int = 0
     token: int = 0
-    index: int = 0  # Of the log; it grows.
+    index: int = 0  # The index in the cluster's log; it grows.
     text: str = ''
 
 
@@ -36,7 +36,7 @@ class Changes:
         self._session, self._prefix = session, prefix
         self._found: Deque[Change] = deque()
         self._news = asyncio.Event()
-        self._link = session._link.another()  # Nobody shares what it is told.
+        self._link = session._link.another()  # It has a connection of its own.
         self._line: Optional[Connection] = None
         self._is_closed = False
 

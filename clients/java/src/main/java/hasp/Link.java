@@ -567,8 +567,8 @@ final class Link implements AutoCloseable {
             }
         } catch (IOException e) {
             leave(open, e);
-        // A listener has failed: that is the program's problem.
         } catch (RuntimeException e) {
+            // A listener has failed: that is the program's problem.
             leave(open, new IOException(e));
         }
         leave(open, new IOException("the session was closed"));
