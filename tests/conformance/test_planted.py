@@ -13,7 +13,7 @@ import driver  # noqa: E402
 import script  # noqa: E402
 
 JAVA = 'src/main/java/hasp/'
-NEWEST = '''grant = grants.{}(); // First: belief ends before it is sent.
+NEWEST = '''grant = grants.{}(); // First: trust ends before it is sent.
             if (grant == null) {{
                 throw new HaspException(Reason.NOT_HELD, names + " is not held");
             }}
