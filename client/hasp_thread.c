@@ -310,6 +310,8 @@ int wait_lock(struct hasp_session *session, struct waiting *wait,
     *now = client_clock_read();
     error = session_fsm_check(&session->fsm, *now, text);
     if (error != 0) {
+        /* On success the caller has the mutex, and keeps it until the call has
+         * ended. */
         session_unlock(session);
         return why_set(error, "%s", text);
     }

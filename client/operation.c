@@ -319,6 +319,7 @@ int session_fsm_convert(struct session_fsm *fsm, struct hasp_hold *hold,
     if (has_rival(operation)) {
         return refuse_rival(operation, call);
     }
+    /* A downgrade never waits: it only gives up rights. */
     set_wait(operation, options->mode == HASP_SHARED ? 0 : options->wait_ms);
     return operation_begin(operation, limit_ns(operation));
 }

@@ -117,9 +117,9 @@ static void take_reply(struct exchange *exchange,
     bool is_last = exchange->at + 1 == exchange->step_count;
     bool is_lease = route->kind == ROUTE_LEASE_TAKE ||
                     route->kind == ROUTE_LEASE_DROP;
-    /* Any error ends the exchange: the steps after it would be executed without
-     * a session or a user. */
     exchange->is_sent = false;
+    /* An error ends the exchange: the steps after it would be executed without
+     * the user or the session. */
     if (value->type == RESP_ERROR) {
         struct problem problem;
         problem_of_error(&problem, value->bytes);

@@ -249,6 +249,8 @@ static const char *invariants_check_lock(const struct lockfsm *fsm,
         (!has_payer(&lock->stored) || lock->slots != 0)) {
         return "a lock without hold, wait or delay";
     }
+    /* The entry that touched a lock has granted it, or has left it to SWEEP:
+     * nothing else would grant it later. */
     if (lock->is_touched) {
         return "a lock that was not settled";
     }
@@ -354,6 +356,8 @@ static const char *invariants_check_numbers(const struct lockfsm *fsm,
     }
     for (uint32_t i = 0; i < numbers->spent_count; i++) {
         const uint64_t *range = &numbers->spent[2 * i];
+        /* Ranges that touch are joined, so an unused number lies between
+         * two. */
         if (range[0] > range[1] || (i > 0 && range[0] - 2 < range[-1])) {
             return "ranges of spent numbers out of order";
         }

@@ -102,6 +102,8 @@ static bool get_terms(struct reader *reader, struct frame_terms *ret)
     struct bytes members = reader_bytes(reader, sizeof terms.members);
     struct bytes name = reader_run(reader);
     uint8_t is_access_required = reader_u8(reader);
+    /* The name becomes a C string: NUL would hide the rest of it from the
+     * comparison. */
     if (!reader_ok(reader, false) || is_access_required > 1 ||
         name.size >= sizeof terms.name ||
         (name.size > 0 && memchr(name.data, 0, name.size) != NULL)) {

@@ -276,6 +276,8 @@ int founding_save(const struct founding *founding, const char *folder,
     }
     buffer_printf(&text, "cluster = ");
     founding_put_hex(&text, founding->seen_id);
+    /* With a damaged record, an interrupted founding could continue with other
+     * founders; the digest shows the damage. */
     digest_of(buffer_bytes(&text), digest);
     buffer_put_text(&text, "digest = ");
     founding_put_hex(&text, digest);

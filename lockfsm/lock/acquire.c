@@ -216,6 +216,7 @@ static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
         if (a->own[i] != NULL || lock == NULL) {
             continue;
         }
+        /* Never the holders (rule 19). */
         if (!holders_allow(lock, a->terms.hold.mode, a->terms.hold.slots) ||
             !may_pass_queue(fsm, lock, a->terms.hold.mode)) {
             return false;

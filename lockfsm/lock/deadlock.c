@@ -394,6 +394,7 @@ static bool is_waited_for(struct lockfsm *fsm, const struct waiter *waiter)
         return true;
     }
     LIST_FOR (const struct hold, hold, &waiter->session->holds, in_session) {
+        /* If in doubt, the whole search runs, with its own bound. */
         if (!count_step(fsm->search)) {
             return true;
         }

@@ -170,6 +170,8 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
     record_of_meta(&record, fsm);
     uint64_t sum = record_share(&record);
     HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
+        /* A sum does not depend on the order of the hash tables, which differs
+         * between nodes. */
         sum += hash_lock(&record, lock);
     }
     SESSION_EACH (const struct session, session, fsm) {
