@@ -131,9 +131,8 @@ static const char *const state_names[] = {
     [STATE_OLD_VOTER] = "an old directory's successor is a voter",
     [STATE_LOST_DISK] = "a member has lost its disk",
     [STATE_ENDED_64] = "more than 64 holds end between two heartbeats",
-    [STATE_ENDED_1024] = "likewise, more than 1,024",
-    [STATE_WITHDRAWN] = "a lock is held by a client that has lost the right to "
-                        "lock it",
+    [STATE_ENDED_1024] = "more than 1,024 holds end between two heartbeats",
+    [STATE_WITHDRAWN] = "a client that has lost its right holds the lock",
 };
 
 _Static_assert(STATE_COUNT <= SIM_STATE_COUNT, "sim.h has room for them");

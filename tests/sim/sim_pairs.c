@@ -198,7 +198,7 @@ static void told_of(struct sim_caller *caller, uint32_t lock)
         told_options(caller, lock);
     } else if (caller->kind == CALL_CONVERT && error >= 0) {
         sim_pairs_meet(caller, lock, PAIR_CONVERT);
-    } else if (caller->kind == CALL_NOTE && error == HASP_EPROTO) {
+    } else if (caller->kind == CALL_NOTE && error == 0) {
         sim_pairs_meet(caller, lock, PAIR_NOTE);
     }
     if (error == HASP_EINTR) {
@@ -218,14 +218,11 @@ static void told_of(struct sim_caller *caller, uint32_t lock)
 
 void sim_pairs_told(struct sim_caller *caller)
 {
-    /* The answer to BLACKLIST.ADD is OK, which is not a number. */
     bool is_refused = caller->call.error == HASP_EBLACKLISTED ||
                       (caller->kind == CALL_BLACKLIST &&
-                       caller->call.error == HASP_EPROTO);
+                       caller->call.error == 0);
     bool is_answered = caller->call.error >= 0 ||
                        caller->call.error == HASP_EINTR ||
-                       (caller->kind == CALL_NOTE &&
-                        caller->call.error == HASP_EPROTO) ||
                        caller->call.error == HASP_EDEADLOCK;
     for (uint32_t i = 0; is_answered && is_own(caller) && i < caller->count;
          i++) {

@@ -216,6 +216,7 @@ static void told_good(const struct sim_caller *caller)
         expect_result(caller, RESULT_OK);
         break;
     case CALL_RELEASE:
+    case CALL_NOTE:
         expect_result(caller, RESULT_OK);
         break;
     case CALL_CHECK:
@@ -225,7 +226,6 @@ static void told_good(const struct sim_caller *caller)
         expect_admission(caller);
         break;
     case CALL_PLEASE:
-    case CALL_NOTE:
     case CALL_TAKE:
     case CALL_BREAK:
     case CALL_BLACKLIST:
@@ -264,13 +264,6 @@ static bool is_understood(const struct sim_caller *caller)
     case CALL_BREAK: /* Somebody else has it by now, with a lease. */
         return error == HASP_EINVALID &&
                strstr(caller->call.why, "no such hold is durable") != NULL;
-    case CALL_NOTE: /* OK is not a number; but it is done. */
-        if (error == HASP_EPROTO) {
-            expect_result(caller, RESULT_OK);
-        }
-        return error == HASP_EPROTO;
-    case CALL_BLACKLIST:
-        return error == HASP_EPROTO;
     default:
         return false;
     }
