@@ -71,7 +71,7 @@ def test_the_typescript_types_are_those_of_the_code():
             }
           }
         }
-        const list = (error) => /it has (.*)/.exec(error.message)[1];
+        const list = (error) => /use one of (.*)/.exec(error.message)[1];
         try {
           hasp.Session.prototype.lock.call(
             Object.create(hasp.Session.prototype), 'a', { nonsense: 1 });
