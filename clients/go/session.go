@@ -112,7 +112,7 @@ type Session struct {
 	mu        sync.Mutex
 	holds     map[*Lock]bool
 	waits     map[*change]bool
-	claims    map[*change]bool // See change.claim; true: it is in the queue.
+	claims    map[*change]bool // See Lock.claim; true: it is in the queue.
 	owners    int
 	newest    int64 // The newest notice of an end that was sent or dropped.
 	seen      int64 // The newest notice of an end that was handled.
