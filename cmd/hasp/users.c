@@ -340,8 +340,8 @@ int run_user_set(struct tool *tool, char **argv)
 }
 
 /* Creates a role; its name must be free. */
-static int make_role(struct tool *tool, const char *name,
-                     const struct option_list *grants)
+static int users_make_role(struct tool *tool, const char *name,
+                           const struct option_list *grants)
 {
     AUTO(users_words_done) struct users_words words = {0};
     users_begin(&words, "ROLE.SET", name, 0);
@@ -368,7 +368,7 @@ int run_user_add(struct tool *tool, char **argv)
     int exit_code = options_read(tool, argv, rows, 1, 1);
     exit_code = exit_code ?: read_quotas(&quotas);
     if (exit_code == 0 && grants.count > 0) {
-        exit_code = make_role(tool, argv[1], &grants);
+        exit_code = users_make_role(tool, argv[1], &grants);
     }
     if (exit_code != 0) {
         return exit_code;

@@ -562,8 +562,8 @@ void config_contain(struct config *config)
     config->options.directory = memory_text("/var/lib/hasp/data");
 }
 
-static bool is_given(const struct config *config, const char *section,
-                     const char *key)
+static bool config_is_given(const struct config *config, const char *section,
+                            const char *key)
 {
     return config->source[find_setting(section, key)] != CONFIG_DEFAULT;
 }
@@ -579,7 +579,7 @@ static int contain_security(struct config *config, char why[HASP_WHY_SIZE])
                     options->tls_http != HASP_NODE_TLS_OFF;
     config->is_plain_alone = options->founds_alone &&
                              options->member_count == 0 && !says_tls &&
-                             !is_given(config, "security", "insecure");
+                             !config_is_given(config, "security", "insecure");
     options->is_insecure |= config->is_plain_alone;
     if (!options->founds_alone && options->member_count == 0 && !says_tls &&
         !options->is_insecure) {
@@ -625,21 +625,21 @@ static void choose_listeners(struct config *config)
     /* A node without a member line joins a cluster or is alone; no other node
      * connects to it by these settings. */
     bool joins = config->is_contained && options->member_count > 0;
-    if (!is_given(config, "listen", "client")) {
+    if (!config_is_given(config, "listen", "client")) {
         if (own != NULL) {
             listen_as_listed(&options->listen_client, own->client_address);
         } else if (config->is_contained) {
             replace(&options->listen_client, joins ? "*:7420" : "0.0.0.0:7420");
         }
     }
-    if (!is_given(config, "listen", "peer")) {
+    if (!config_is_given(config, "listen", "peer")) {
         if (own != NULL) {
             listen_as_listed(&options->listen_peer, own->peer_address);
         } else if (joins) {
             replace(&options->listen_peer, "*:7421");
         }
     }
-    if (config->is_contained && !is_given(config, "listen", "http") &&
+    if (config->is_contained && !config_is_given(config, "listen", "http") &&
         (options->is_insecure || options->tls_http == HASP_NODE_TLS_REQUIRE)) {
         replace(&options->listen_http, "*:7422");
     }
@@ -688,7 +688,7 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     }
     if (config->is_contained) {
         int rv = contain_security(config, why);
-        if (rv == 0 && !is_given(config, "node", "id")) {
+        if (rv == 0 && !config_is_given(config, "node", "id")) {
             rv = contain_id(config, why);
         }
         if (rv != 0) {

@@ -31,7 +31,7 @@ void bundle_done(struct bundle *bundle)
 
 /* --- Files ---------------------------------------------------------------- */
 
-static int read_all(int fd, const char *path, struct buffer *out)
+static int bundle_read_all(int fd, const char *path, struct buffer *out)
 {
     ssize_t size;
     do {
@@ -55,7 +55,7 @@ int file_read(const char *path, struct buffer *out)
         return tool_fail(EX_NOINPUT, "cannot read '%s': %s", path,
                          strerror(errno));
     }
-    int rv = read_all(fd, path, out);
+    int rv = bundle_read_all(fd, path, out);
     close(fd);
     return rv;
 }
@@ -162,7 +162,7 @@ int bundle_read(const char *path, struct bundle *ret_bundle)
     AUTO(buffer_done) struct buffer text = {0};
     AUTO(bundle_done) struct bundle bundle = {0};
     int rv = strcmp(path, "-") == 0
-                 ? read_all(STDIN_FILENO, "standard input", &text)
+                 ? bundle_read_all(STDIN_FILENO, "standard input", &text)
                  : file_read(path, &text);
     rv = rv ?: parse(buffer_bytes(&text), path, &bundle);
     if (text.data != NULL) {

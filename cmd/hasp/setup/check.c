@@ -140,8 +140,8 @@ static int dial(const char *address)
     return error;
 }
 
-static void check_member(struct check *check, const char *id, const char *peer,
-                         const char *client)
+static void setup_check_member(struct check *check, const char *id,
+                               const char *peer, const char *client)
 {
     const char *addresses[] = {peer, client};
     char what[40];
@@ -182,7 +182,7 @@ static void check_members(struct check *check)
             memcpy(check->data, word, sizeof word);
         } else if (sscanf(line, "member = %4095s %255s %255s ;", word, peer,
                           client) == 3) {
-            check_member(check, word, peer, client);
+            setup_check_member(check, word, peer, client);
         }
     }
 }
