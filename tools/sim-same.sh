@@ -5,7 +5,10 @@
 # the simulator finds can be repeated. Compares the traces of two runs of one
 # build, and of two builds.
 #
-#     tools/sim-same.sh BUILD BUILD      e.g. build/check build/asan
+# Both by one compiler: in some places of tests/sim two numbers are drawn in one
+# expression, whose order compilers choose.
+#
+#     tools/sim-same.sh BUILD BUILD      e.g. build/check build/raft-asserts
 set -eu
 seeds=(--seed 1 --seeds 6 --seconds 8 --jobs "$(nproc)")
 
