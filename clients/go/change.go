@@ -19,7 +19,7 @@ type change struct {
 	lock   *Lock
 	verb   string
 	how    string   // Of CONVERT: "SHARED" or "EXCLUSIVE".
-	token  int64    // Of CONVERT: the token of the hold.
+	token  int64    // Token of the hold; only of CONVERT.
 	words  []string // The request, up to WAIT.
 	parts  []part   // The parts to release; nil: all holds of the owner.
 	number int64
@@ -322,8 +322,9 @@ func (c *change) isComplete(all []any) bool {
 	return c.fits(all)
 }
 
-// tell never blocks: if there is no room, the outcome is requested at the end.
-func (c *change) tell(place int64, all []any) {
+// notify never blocks: if there is no room, the outcome is requested at the
+// end.
+func (c *change) notify(place int64, all []any) {
 	select {
 	case c.told <- ending{place, all}:
 	default:

@@ -364,7 +364,7 @@ func limited(t *testing.T, c *cluster) {
 	if a.Remaining() != 0 {
 		t.Fatal("ended, and believed in")
 	}
-	eventually(t, "nobody told of the end", func() bool {
+	eventually(t, "the end was not reported", func() bool {
 		e, _ := told.Load().(Event)
 		return e.Kind == EventLost && e.Lock == "limited" && e.Token == a.Token()
 	})
@@ -412,7 +412,7 @@ func events(t *testing.T, c *cluster) {
 	other := c.open(t, Options{})
 	a := s.NewLock("wanted", LockOptions{})
 	must(t, a.Lock(ctx))
-	eventually(t, "nobody was told", func() bool {
+	eventually(t, "no event came", func() bool {
 		told, err := other.Please(ctx, "wanted", "maintenance")
 		if err != nil || told != 1 {
 			t.Fatal(told, err)
@@ -512,7 +512,8 @@ func refusals(t *testing.T, c *cluster) {
 	}
 }
 
-// noElector: what no further attempt mends is told, not tried for ever.
+// noElector: an error that no further attempt mends is reported, and the
+// attempts end.
 func noElector(t *testing.T, c *cluster) {
 	lead := Callbacks{OnStartedLeading: func(context.Context, *Lock) {}}
 	at := func(options Options) Options { options.Endpoints = c.endpoints; return options }
@@ -531,7 +532,8 @@ func noElector(t *testing.T, c *cluster) {
 	}
 }
 
-// late: a wait that ctx ends is no request of which nobody knows what came.
+// late: a wait that ctx ends is not reported as a request with an unknown
+// outcome.
 func late(t *testing.T, c *cluster) {
 	s, other := c.open(t, Options{}), c.open(t, Options{})
 	a, b := s.NewLock("late", LockOptions{}), other.NewLock("late", LockOptions{})
@@ -539,7 +541,7 @@ func late(t *testing.T, c *cluster) {
 	brief, cancel := context.WithCancel(soon(t))
 	done := make(chan error)
 	go func() { done <- b.Lock(brief) }()
-	eventually(t, "it stands in no queue", func() bool {
+	eventually(t, "it is in no queue", func() bool {
 		other.mu.Lock()
 		defer other.mu.Unlock()
 		for _, isQueued := range other.claims {
@@ -633,7 +635,7 @@ func killed(t *testing.T, c *cluster) {
 	eventually(t, "nobody works", func() bool { return rounds.Load() > 50 })
 	must(t, syscall.Kill(c.pids[c.leader(t)], syscall.SIGKILL))
 	before := rounds.Load()
-	eventually(t, "nobody goes on", func() bool { return rounds.Load() > before+200 })
+	eventually(t, "no worker continues", func() bool { return rounds.Load() > before+200 })
 	must(t, a.Guard(time.Second))
 	stop.Store(true)
 	workers.Wait()
@@ -642,7 +644,7 @@ func killed(t *testing.T, c *cluster) {
 }
 
 // A process that is frozen past its lease believes in nothing afterwards, and
-// is told.
+// its program is notified.
 func TestFrozenPastTheLease(t *testing.T) {
 	if os.Getenv("HASP_TEST_FROZEN") == "" {
 		c := startCluster(t)

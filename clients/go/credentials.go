@@ -21,7 +21,7 @@ import (
 type credentials struct {
 	given  *tls.Config // From the program; nil: use the folder.
 	folder string      // "": none.
-	path   string      // Of the secret file; "": none.
+	path   string      // The secret file; "" if there is none.
 
 	mu      sync.Mutex
 	files   files
@@ -132,7 +132,7 @@ func (c *credentials) renew() (hasChanged bool, notice string) {
 		next, err = c.make(read)
 	}
 	if err == nil && next.who != c.shown.who {
-		err = errors.New("they are of another user, who has no part in this session")
+		err = errors.New("they belong to another user, which has no rights to this session")
 	}
 	if err != nil {
 		notice = fmt.Sprintf("the new certificates or secret are not taken: %v", err)

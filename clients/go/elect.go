@@ -128,7 +128,7 @@ func (e *electing) campaign(ctx context.Context) error {
 		return nil
 	}
 	// Runs however the callbacks end, also by a panic or Goexit, since nothing
-	// else ends the session. ctx can be done: the holds are released anyway.
+	// otherwise it ends the session. The holds are released even if ctx is done.
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -34,7 +34,7 @@ func TestAnElectorWhoseCallbackDoesNotReturnLeadsNoMore(t *testing.T) {
 				},
 				OnStoppedLeading: func() {
 					if f.times("1 LOCK.RELEASE") != 0 {
-						t.Error(what, "is told after another may lead")
+						t.Error(what, "is notified after another may lead")
 					}
 					stopped.Add(1)
 				},
@@ -55,7 +55,7 @@ func TestAnElectorWhoseCallbackDoesNotReturnLeadsNoMore(t *testing.T) {
 		beats := f.times("1 SESSION.KEEP")
 		time.Sleep(900 * time.Millisecond)
 		if f.times("1 SESSION.KEEP") != beats {
-			t.Error(what, "goes on with heartbeats")
+			t.Error(what, "continues with heartbeats")
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestAnElectorWhoseCallbackFailsBacksOff(t *testing.T) {
 	}
 }
 
-// Which endpoints fail is told each time, and at the end.
+// The failing endpoints are reported each time, and at the end.
 func TestAnElectorWithoutNodesSaysWhichFail(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -122,7 +122,7 @@ func TestAnElectorWithoutNodesSaysWhichFail(t *testing.T) {
 	}
 }
 
-// What ended because the lock was lost is no failure of the callback.
+// A callback that ended because the lock was lost has not failed.
 func TestAnElectorThatLostItsLockCampaignsAtOnce(t *testing.T) {
 	f := newFakeNode(t, usually)
 	s := f.open(t, Options{TTL: 2 * time.Second})
@@ -168,7 +168,7 @@ func TestAnEventWhoseHandlerEndsItsGoroutineIsNotTheLast(t *testing.T) {
 		runtime.Goexit()
 	}})
 	s.Show(soon(t), "a")
-	eventually(t, "the second one is not told", func() bool { return told.Load() == 2 })
+	eventually(t, "the second one is not notified", func() bool { return told.Load() == 2 })
 }
 
 // silenceOf is a node that says nothing more of a verb, but in the end.
@@ -185,8 +185,8 @@ func silenceOf(t *testing.T, verb string) (*fakeNode, *atomic.Bool) {
 	return f, speaks
 }
 
-// An upgrade that nobody waits for any more is taken back, whenever a node says
-// what became of it; who asked for it goes on at once.
+// An upgrade that no caller waits for is taken back once a node reports its
+// outcome; the caller that asked for it continues at once.
 func TestAnUpgradeEndsWithItsContextAlthoughNoNodeAnswers(t *testing.T) {
 	for _, durable := range []bool{true, false} {
 		asked := make(chan struct{}, 1)
@@ -262,7 +262,7 @@ func TestTheClusterIsToldOfACloseWhoseContextIsDone(t *testing.T) {
 	}
 	tried := f.times("1 SESSION.CLOSE")
 	speaks.Store(true)
-	eventually(t, "it is never told", func() bool { return f.times("1 SESSION.CLOSE") > tried })
+	eventually(t, "it is never closed", func() bool { return f.times("1 SESSION.CLOSE") > tried })
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, asked := range f.asked {
@@ -272,7 +272,8 @@ func TestTheClusterIsToldOfACloseWhoseContextIsDone(t *testing.T) {
 	}
 }
 
-// What a node opens after Open has given up is closed: nobody else knows it.
+// A session that a node opens after Open has given up is closed: no other code
+// knows it.
 func TestASessionThatNobodyWaitsForAnyMoreIsClosed(t *testing.T) {
 	for _, isTimeout := range []bool{false, true} {
 		answer, asked := make(chan struct{}), make(chan struct{})

@@ -72,8 +72,8 @@ func manyTaken(t *testing.T, c *cluster) {
 	}
 }
 
-// takenAgain: who gives back what is over gives back nothing else, and belief in
-// it ends whatever its owner does next.
+// takenAgain: releasing a hold that is over releases nothing else, and belief
+// in it ends whatever its owner does next.
 func takenAgain(t *testing.T, c *cluster) {
 	s, other := c.open(t, Options{TTL: 20 * time.Second}), c.open(t, Options{})
 	for _, names := range [][]string{{"again"}, {"again one", "again two"}} {
@@ -135,8 +135,8 @@ func smallestLimit(t *testing.T, c *cluster) {
 
 // --- what a node says late ---------------------------------------------------
 
-// An answer that is older than a notice is asked for again, and one that says
-// that the hold is over is no grant.
+// An answer that is older than a notice is requested again, and an answer that
+// says that the hold is over is not a grant.
 func TestAnAnswerThatIsOlderThanWhatIsKnownIsAskedForAgain(t *testing.T) {
 	for _, count := range []int{1, 0} {
 		asked := new(atomic.Int32)
@@ -146,7 +146,7 @@ func TestAnAnswerThatIsOlderThanWhatIsKnownIsAskedForAgain(t *testing.T) {
 				return "%3\r\n+ttl_ms\r\n:2000\r\n+ended\r\n*1\r\n%4\r\n+lock\r\n+a\r\n+owner\r\n+me\r\n" +
 					"+token\r\n:5\r\n+number\r\n:1000\r\n+dropped\r\n:0\r\n"
 			case "LOCK.ACQUIRE":
-				if asked.Add(1) == 1 { // Of a state before that notice.
+				if asked.Add(1) == 1 { // Older than that notice.
 					return grantOf(words, 7)
 				}
 				now := holdOf(words, "a", 7, 7, "exclusive", count, -1)
@@ -182,7 +182,7 @@ func TestAnAnswerThatIsOlderThanWhatIsKnownIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// Of several one has ended: the others are given back.
+// One of several holds has ended: the others are released.
 func TestWhatIsOverAsItIsGrantedIsGivenBackInPart(t *testing.T) {
 	f := newFakeNode(t, func(_ int32, words []string) string {
 		if words[0] == "LOCK.MACQUIRE" {
@@ -203,8 +203,8 @@ func TestWhatIsOverAsItIsGrantedIsGivenBackInPart(t *testing.T) {
 	}
 }
 
-// A list that lacks a hold ends it; what was granted while it was read stays. One
-// that could not be read is asked for again.
+// A list that lacks a hold ends it; a hold that was granted while the list was
+// read stays. A list that could not be read is requested again.
 func TestMissedNoticesAreMadeUpForByTheListOfHolds(t *testing.T) {
 	fails := new(atomic.Int32)
 	fails.Store(2)
@@ -245,7 +245,7 @@ func TestMissedNoticesAreMadeUpForByTheListOfHolds(t *testing.T) {
 		must(t, locks[token].Guard(0))
 	}
 	is(t, locks[20].Unlock(soon(t)), ErrNotHeld)
-	eventually(t, "not told once", func() bool { return lost.Load() == 1 })
+	eventually(t, "not reported exactly once", func() bool { return lost.Load() == 1 })
 	if f.times("1 LOCK.RELEASE") != 0 || f.times("1 SESSION.HOLDS") != 4 {
 		t.Error(f.asked)
 	}

@@ -26,9 +26,9 @@ func interrupts() int {
 	return 300
 }
 
-// A stepContext ends when somebody looks at it for the last time but so many: so
-// each select of a call is met in turn, before it waits or, with a delay, while
-// it does.
+// A stepContext ends at one of the times that it is checked, counted from the
+// last: so each select of a call is hit in turn, before it waits or, with a
+// delay, while it waits.
 type stepContext struct {
 	context.Context
 	cancel context.CancelFunc
@@ -123,7 +123,8 @@ func (w *wire) cut() {
 	}
 }
 
-// An interrupted is a run of calls that are interrupted, and who stands by.
+// An interrupted is a run of interrupted calls, and the clients that must not
+// notice.
 type interrupted struct {
 	t       *testing.T
 	c       *cluster
@@ -173,7 +174,8 @@ func (r *interrupted) wrong(format string, words ...any) {
 	r.t.Errorf(format, words...)
 }
 
-// isOwn: errors that a program can tell apart, whose text says who speaks.
+// isOwn: errors that a program can distinguish, with a text that names the
+// client.
 func isOwn(err error) bool {
 	for _, kind := range []error{context.Canceled, context.DeadlineExceeded, ErrUnknown,
 		ErrUnreachable, ErrNotHeld, ErrRefused, ErrLost} {
@@ -199,7 +201,7 @@ func (r *interrupted) within(what string, ctx *stepContext, call func() error) e
 	case err := <-done:
 		return err
 	case <-time.After(5 * time.Second):
-		r.wrong("%s goes on after its context", what)
+		r.wrong("%s continues after its context", what)
 		return <-done
 	}
 }

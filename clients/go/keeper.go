@@ -197,7 +197,7 @@ func (s *Session) pushed(kind string, told map[string]any) {
 		defer s.mu.Unlock()
 		for c := range s.waits {
 			if c.lock.owner == asText(told["owner"]) {
-				c.tell(asInt(told["wait"]), asList(told["grants"]))
+				c.notify(asInt(told["wait"]), asList(told["grants"]))
 			}
 		}
 	}

@@ -25,10 +25,10 @@ type knownCluster struct {
 	sessions map[*Session]bool // Sessions that might be trusted.
 }
 
-// A stranger is the error for a node of another cluster, or of none.
-type stranger struct{ text string }
+// A wrongCluster is the error for a node of another cluster, or of none.
+type wrongCluster struct{ text string }
 
-func (s *stranger) Error() string { return s.text }
+func (s *wrongCluster) Error() string { return s.text }
 
 var knownClusters = struct {
 	mu sync.Mutex
@@ -59,7 +59,7 @@ func (k *knownCluster) judge(endpoint string, greeting any) (id, notice string, 
 		return "", "", nil
 	}
 	if id == "" {
-		return "", "", &stranger{"belongs to no cluster yet"}
+		return "", "", &wrongCluster{"belongs to no cluster yet"}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,7 +83,7 @@ func (k *knownCluster) judge(endpoint string, greeting any) (id, notice string, 
 	if !wasShown {
 		notice = endpoint + " " + why + "; it is asked nothing"
 	}
-	return "", notice, &stranger{why}
+	return "", notice, &wrongCluster{why}
 }
 
 func (k *knownCluster) take(id string) {

@@ -100,7 +100,8 @@ func grantOf(words []string, token int64) string {
 	return holdOf(words, words[1], token, token, mode, 1, left)
 }
 
-// holdOf is what is told of a hold of the owner who asks; left < 0: no limit.
+// holdOf is a node's report of a hold of the owner that asks; left < 0: no
+// limit.
 func holdOf(words []string, name string, first, token int64, mode string, count int,
 	left int64) string {
 	owner := ""
@@ -446,8 +447,9 @@ func TestAProgramsCommandMakesTheConnectionActForNobodyElse(t *testing.T) {
 	}
 }
 
-// Behind an ATTACH a node does nothing until that is answered: with many sessions
-// on a new connection the heartbeats must not wait for all of them.
+// A node answers an ATTACH before it does anything else on that connection:
+// with many sessions on a new connection the heartbeats must not wait for all
+// of them.
 func TestHeartbeatsGoOnWhileManySessionsAreAttachedAnew(t *testing.T) {
 	const count = 150
 	f := newFakeNode(t, func(line int32, words []string) string {
@@ -485,7 +487,8 @@ func TestHeartbeatsGoOnWhileManySessionsAreAttachedAnew(t *testing.T) {
 	}
 }
 
-// What answers may be broken, and must not grant, open or keep anything then.
+// The answers can be broken; the client must not grant, open or keep anything
+// then.
 func TestAnAnswerToSomethingElseIsNone(t *testing.T) {
 	for _, odd := range []string{"+OK\r\n", ":0\r\n", "*1\r\n:0\r\n", "*0\r\n", "#t\r\n",
 		"%1\r\n+ttl_ms\r\n:0\r\n", "*2\r\n+ttl_ms\r\n:2000\r\n", "*2\r\n:5\r\n:6\r\n"} {
@@ -613,8 +616,9 @@ func storm(t *testing.T, c *cluster, s *Session) {
 	})
 }
 
-// nodesAreLost: the one that all are connected to is frozen, and later killed. All
-// go on, two never hold one lock, and who waits keeps the place.
+// nodesAreLost: the node that all are connected to is frozen, and later killed.
+// All clients continue, two never hold one lock, and a waiting client keeps its
+// place.
 func nodesAreLost(t *testing.T, c *cluster, all []*Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), 80*time.Second)
 	defer cancel()
@@ -666,7 +670,7 @@ func nodesAreLost(t *testing.T, c *cluster, all []*Session) {
 	}
 	goOn := func() {
 		before := rounds.Load()
-		eventually(t, "nobody goes on", func() bool { return rounds.Load() > before+100 })
+		eventually(t, "no worker continues", func() bool { return rounds.Load() > before+100 })
 	}
 	goOn()
 	at := strings.Split(lineOf(all[0]).endpoint, ":")[1]

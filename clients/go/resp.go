@@ -52,7 +52,7 @@ func appendRequest(out []byte, words []string) []byte {
 // A reader reads replies. It stops reading a reply that is too large.
 type reader struct {
 	from *bufio.Reader
-	left int64 // What is left of replyMax.
+	left int64 // The rest of replyMax.
 }
 
 func newReader(from io.Reader) *reader {

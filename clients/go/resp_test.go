@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// What libhasp sends and understands: tests/unit/test_wire_vectors.c makes it,
-// and says what it means.
+// The bytes that libhasp sends and understands: tests/unit/test_wire_vectors.c
+// makes them, and documents the format.
 type wireVectors struct {
 	Requests []struct {
 		Words []string

@@ -103,7 +103,7 @@ type Session struct {
 
 	over      context.Context // Done when the session has ended, or is closed.
 	end       context.CancelFunc
-	news      chan struct{} // Wakes look after a change.
+	news      chan struct{} // Wakes look() after a change.
 	eventWake chan struct{}
 	waitGroup sync.WaitGroup
 	quitting  sync.Once

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-# Whoever is started in the background by a shell ignores it, and so would all
-# that is started here.
+# A process that a shell starts in the background ignores it, and so would all
+# processes started here.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -71,7 +71,7 @@ class Candidates:
                 self.news.wait(left)
 
     def leader(self):
-        """Who leads, and the other one."""
+        """The leader, and the other node."""
         self.until("nobody leads", lambda: any(one.leads() for one in self.all))
         newest = max(self.all, key=Candidate.token)
         return newest, self.all[1 - self.all.index(newest)]
@@ -80,12 +80,12 @@ class Candidates:
         """Each of them says who leads, also of the other one."""
         ends = tuple(":%d" % one.process.pid for one in self.all)
         for one in self.all:
-            self.until("the leader is not told", lambda one=one: any(
+            self.until("the leader gets no answer", lambda one=one: any(
                 line.startswith("leader is ") and line.strip().endswith(ends)
                 for line in one.lines))
 
     def freeze_leader(self):
-        """A leader that stands still for longer than its lease finds out."""
+        """A leader that is stopped for longer than its lease notices it."""
         leader, other = self.leader()
         first = leader.token()
         leader.process.send_signal(signal.SIGSTOP)

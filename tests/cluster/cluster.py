@@ -50,15 +50,15 @@ class ReplyError(Exception):
         self.code = text.split(" ", 1)[0]
 
 
-# What a leader says while its disk stalls, with BUSY: nothing was done.
+# The answer of a leader with a stalled disk, with BUSY: nothing was done.
 DISK_IS_SLOW = "the leader's disk is too slow"
 STALL_S = 30.0
 
 
 class Again:
-    """What was sent over one connection, to be sent again while the answer is
-    that the leader's disk is too slow, as every client does. What others were
-    sent behind is not: it would change places with them."""
+    """The requests of one connection, sent again while the leader's disk is too
+    slow, as every client does. A request that others followed is not repeated:
+    it would change places with them."""
 
     def __init__(self):
         self.sent = collections.deque()
@@ -85,7 +85,7 @@ class Client:
     """One connection, to a port or the path of a socket. Replies are int, bytes,
     list, None or str (simple)."""
 
-    again = None  # Of those that are to see every answer, as the nemesis's are.
+    again = None  # None: sees every answer, as the nemesis does.
 
     def __init__(self, port, timeout=10.0, tls=None):
         self.again = Again()
@@ -170,7 +170,7 @@ class Client:
 
 
 def admit_fences(client, count, batch):
-    """So many entries of some 200 bytes, each a resource of its own."""
+    """Writes 'count' entries of some 200 bytes, each a resource of its own."""
     for start in range(0, count, batch):
         for i in range(start, start + batch):
             client.send("FENCE.ADMIT", "f%d-%s" % (i, "y" * 200), 7)

@@ -23,7 +23,7 @@ CALLS = ("flush -1", "unlinkat -1", "renameat -1")
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--for", dest="length", type=float, default=2.5,
-                        help="a stall lasts up to so many seconds (2.5)")
+                        help="a stall's longest duration in seconds (2.5)")
     parser.add_argument("--every", type=float, default=8.0,
                         help="seconds from one to the next, on average (8)")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A node that answers what a test tells it to, in RESP3, on a free port."""
+"""A node that gives the answers that a test sets, in RESP3, on a free port."""
 
 import socket
 import threading
@@ -46,7 +46,7 @@ def option(words, word, default=b""):
 
 
 def grant(words, name, token, **told):
-    """What a request with FULL is told of one lock."""
+    """The answer to a request with FULL, about one lock."""
     hold = option(words, b"HOLD", None)
     mode = next((each for each in ("shared", "slots")
                  if each.upper().encode() in words), "exclusive")

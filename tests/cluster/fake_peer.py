@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A node that says on the peer port what a test tells it to (net/frame.h)."""
+"""A node that sends the frames that a test sets, on the peer port
+(net/frame.h)."""
 
 import os
 import re
@@ -26,8 +27,8 @@ def run(data):
 
 
 class FakePeer:
-    """Connects to the peer port of 'node' and greets as 'number'. What is
-    given beside are fields of the greeting."""
+    """Connects to the peer port of 'node' and greets as 'number'. The other
+    arguments are fields of the greeting."""
 
     def __init__(self, node, number, timeout=5.0, **fields):
         self.node = node

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Members on hosts of their own whose data directories are replaced while the
-old ones live on, and a ledger of what clients were told.
+"""Members on hosts of their own. Their data directories are replaced while the
+old ones still run; a ledger has the answers to clients.
 
 A place is a host, a data directory and the process that runs there. Two places
 may have one id: a member that was replaced, and the directory it had before.
@@ -117,7 +117,7 @@ class World(Cluster):
         self.network.close()
 
     def place(self, number, host):
-        """Another place for a member, whose configuration names the present
+        """Another place for a member. Its configuration names the present
         members and not itself, as that of a newcomer."""
         place = Place(self, number, host)
         founders = self.founders
@@ -138,7 +138,7 @@ class World(Cluster):
     # --- Operators ------------------------------------------------------------
 
     def make_leader(self, heir):
-        """Until it serves; a transfer may be refused, or come to nothing."""
+        """Waits until it serves; a transfer may be refused, or fail."""
 
         def leads():
             with contextlib.suppress(OSError, ReplyError):
@@ -194,7 +194,7 @@ class World(Cluster):
     # --- Clients --------------------------------------------------------------
 
     def take(self, node, *locks):
-        """Takes locks by way of a node; what it grants is in the ledger."""
+        """Acquires locks by way of a node; its grants are in the ledger."""
         for lock in locks:
             with node.connect(10) as client:
                 opened = client.map("SESSION.OPEN", "TTL", 3600000)
@@ -213,7 +213,8 @@ class World(Cluster):
 
     def never_granted(self, nodes, seconds=PART_S):
         """Tries to take the locks of the ledger at any of these nodes, which
-        are no majority: fails if one is granted, or one of them is elected."""
+        are not a majority: fails if one is granted, or one of them is
+        elected."""
         leaders = {s["term"] for s in self.leaders(nodes)}
         by = time.monotonic() + seconds
         while time.monotonic() < by:
@@ -226,8 +227,8 @@ class World(Cluster):
                     )
             for status in self.leaders(nodes):
                 assert status["term"] in leaders, (
-                    "member %d was elected in term %d by directories that are "
-                    "no majority" % (status["node"], status["term"])
+                    "member %d was elected in term %d by directories without a "
+                    "majority" % (status["node"], status["term"])
                 )
             time.sleep(0.05)
 
@@ -289,7 +290,7 @@ class World(Cluster):
         )
 
     def try_to_link(self, places, seconds=2.0):
-        """Waits a moment, whether or not it comes to that."""
+        """Waits a moment, for an event that may not happen."""
         with contextlib.suppress(AssertionError):
             wait_until(lambda: self.are_linked(places), seconds, "links")
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Machines that have the packages installed, as far as namespaces can be that.
+"""Machines that have the packages installed, made of namespaces.
 
-Each has a network address, a host name, processes and files of its own: its root
-is this machine's root with a layer in memory above it, so nothing that it writes
-stays. It has hasp in /usr/bin, haspd in /usr/sbin and the user hasp, as the
-packages would have put them there. Where a machine has systemd, sudo or sshd,
-these have short stand-ins, which do what the commands of the docs want of them.
-When the process that holds a machine is killed, all that ran on it ends.
+Each has a network address, a host name, processes and files of its own: its
+root is this machine's root with a layer in memory above it, so its writes do
+not last. It has hasp in /usr/bin, haspd in /usr/sbin and the user hasp, as the
+packages would have put them there. Short stand-ins replace systemd, sudo and
+sshd; they do what the commands of the docs need. When the process that holds a
+machine is killed, all its processes end.
 """
 
 import os
@@ -17,7 +17,7 @@ import time
 
 import nemesis_net
 
-HASP_ID = 64990  # Of the user and the group hasp.
+HASP_ID = 64990  # The user and the group hasp.
 
 SYSTEMCTL = """#!/bin/sh
 # Stands for systemd, of which it knows one service.
@@ -102,7 +102,7 @@ class Machine:
         self.init = self.find_init()
 
     def find_init(self):
-        """The first process of the machine, once it stands in its root."""
+        """The first process of the machine, once its root is in place."""
         path = "/proc/%d/task/%d/children" % ((self.holder.pid,) * 2)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and self.holder.poll() is None:
@@ -122,7 +122,7 @@ class Machine:
 
     @property
     def words(self):
-        """What a command line begins with that runs on the machine."""
+        """The beginning of a command line that runs on the machine."""
         spaces = ["-m", "-p", "-u", "-n", "-r", "-w"]
         return ["nsenter", "-t", self.init, *spaces, "--"]
 
@@ -197,8 +197,8 @@ class Machines:
         )
 
     def at_desk(self, script):
-        """Runs a script of bash at the desk; what it prints, with its
-        commands' errors among it."""
+        """Runs a script of bash at the desk; returns its output, with its
+        commands' errors in it."""
         return subprocess.run(
             [*self.network.wrapper("desk"), "bash", "-e", "-c", script],
             cwd=self.desk,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Nodes, clients and what happens to them: one run of the nemesis test.
+"""Nodes, clients and their faults: one run of the nemesis test.
 
-Faults are begun by one thread and undone by it, after their time or at the end.
-What takes several steps (a rolling restart, a change of members) is a generator
-that is asked for its next step again and again; it takes the nodes that it
-stops for itself, so that nobody else starts them. A restore stands alone: all
-faults are over before.
+One thread starts the faults and undoes them, after their time or at the end. A
+fault of several steps (a rolling restart, a change of members) is a generator
+that is asked for its next step again and again; it reserves the nodes that it
+stops, so that no other fault starts them. A restore is alone: all faults are
+over before.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ STORAGE_ERROR = 70
 REMOVED = 78
 STEP_S = 8.0
 OBSERVERS = 2
-# Of the user, at most times; and while a right is taken away from him.
+# Rights of the user, at most times; and while a right is withdrawn.
 ROLES = {
     "all": "read,share,lock,fence,kick",
     "some": "read,share,fence,kick",
@@ -111,7 +111,8 @@ class World:
             action()
 
     def mend_all(self):
-        """Nothing is cut, stopped or killed any more, and changes are over."""
+        """From now on nothing is cut, stopped or killed, and changes are
+        over."""
         self.undo_due(float("inf"))
         by = time.monotonic() + 60
         while self.tasks and time.monotonic() < by:
@@ -123,7 +124,7 @@ class World:
             self.found.append("a change of members does not end")
 
     def take_steps(self):
-        """Of the first task: they come one after the other."""
+        """The first task: tasks run one after the other."""
         if self.tasks:
             try:
                 next(self.tasks[0])
@@ -163,7 +164,8 @@ class World:
         self.reached[kind] += bool(has_effect)
 
     def report(self):
-        """What happened, how often, and how often it had an effect."""
+        """The faults, how often each happened, and how often it had an
+        effect."""
         nodes = self.cluster.nodes
         for kind in sorted(self.begun):
             counts = (kind, self.begun[kind], self.reached[kind])
@@ -311,8 +313,8 @@ class World:
         return undo
 
     def blacklist(self, client, length):
-        """By a leader whose clock may be a tenth too fast, and for so long that
-        the end need not be asked for."""
+        """With a leader whose clock may be a tenth too fast, and with a length
+        whose end need not be requested."""
         name, asked = client.name, time.monotonic()
         for_ms = int(length * 1000)
         words = ["BLACKLIST.ADD", "CLIENT", name, "FOR", for_ms]
@@ -513,7 +515,8 @@ class World:
         return False
 
     def spare(self):
-        """A node beside the founders; it is started anew."""
+        """A node in addition to the founders; it is started with an empty
+        directory."""
         if len(self.cluster.nodes) == len(self.cluster.founders):
             node = FarNode(self.cluster, len(self.cluster.nodes) + 1)
             node.write_config(self.cluster.extra)
@@ -539,8 +542,9 @@ class World:
         return is_in
 
     def remove(self, node):
-        """Until it is done: it must not stay a member that does not run. It is
-        told before who asks for it, and ends by itself then."""
+        """Repeats until it is done: a member that does not run must not remain.
+        The node learns of it before the requester does, and then ends by
+        itself."""
         node.is_leaving = True
         is_out = False
         while not is_out:
@@ -672,14 +676,14 @@ class World:
 
 
 def last_words(node):
-    """Of its log: the check that has failed, if one has, and the end."""
+    """From its log: the check that has failed, if any, and the end."""
     lines = node.log().splitlines() or [""]
     bugs = [line for line in lines if "check failed" in line]
     return "\n".join(bugs[-1:] or lines[-1:]) + "\n" + "\n".join(lines[-12:])
 
 
 def claim(victim):
-    """Whoever claims it last is the one who starts it again."""
+    """The last fault that reserves it is the one that starts it again."""
     victim.claims += 1
     return victim.claims
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a history of beliefs must satisfy.
+"""The rules that a history of beliefs must satisfy.
 
 A belief is an interval of CLOCK_MONOTONIC in which a client trusted that it
 held a lock, with the token it was given. Rules:
@@ -21,10 +21,9 @@ Belief = namedtuple("Belief", "client lock mode token call begin end")
 
 
 def read_beliefs(paths, restored=()):
-    """The beliefs, the bad records and the sum of the counts. A client that
-    was killed believed for as long as it was last seen to. That a session ends
-    early is no broken promise after one of the times when a backup was
-    restored."""
+    """The beliefs, the bad records and the sum of the counts. The belief of a
+    killed client ends when it was last seen. A session may end early without a
+    broken promise after a backup was restored."""
     beliefs, bad, counts = [], [], {}
     for client, path in enumerate(paths):
         open_holds = {}
@@ -111,7 +110,7 @@ def check_tokens(lock, beliefs):
     """Beliefs come in the order of their begin, so those whose request came
     after an earlier one's begin are compared with the greatest such token."""
     found = []
-    # Who was refused a conversion believes anew in what it had.
+    # After a refused conversion the client believes in its earlier hold again.
     exclusive = []
     for one in (b for b in beliefs if b.mode == "exclusive"):
         if not exclusive or one[:4] != exclusive[-1][:4]:

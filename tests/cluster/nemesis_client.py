@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""A client process of the nemesis test, or an observer, which only looks.
+"""A client process of the nemesis test, or an observer, which only reads.
 
-A client keeps one session alive by the client's clock rules, takes a few hot
-locks in every way that there is, gives them back, and writes down what it asked
-and was told and what it believed (nemesis_session.py). An observer has no
-session: it looks at locks, fences and sessions, at any node.
+A client keeps one session alive by the client's clock rules, acquires a few hot
+locks in every possible way, releases them, and records its requests, their
+answers and its beliefs (nemesis_session.py). An observer has no session: it
+reads locks, fences and sessions, at any node.
 
-What a client is (--kind) decides how it speaks: 'plain' RESP, waits that are
-answered by a 'push', a 'durable' session that outlives the process, 'http', or
-a 'user' by his certificate, over TLS, from whom a right is taken away now and
-then.
+The kind of a client (--kind) decides how it speaks: 'plain' RESP, waits that
+end with a 'push', a 'durable' session that outlives the process, 'http', or a
+'user' with a certificate, over TLS, which loses a right now and then.
 
 A planted mistake (--plant) makes it a wrong client, which the checker must
 find out.
@@ -116,15 +115,15 @@ LOCKS = EXCLUSIVE + (SHARED, SLOTS, LIMITED)
 LIMIT_S = 0.4
 # When a leader whose clock is a tenth too fast takes it away, at the earliest.
 LIMIT_KEPT_S = LIMIT_S / 1.1
-# For so long a lock stays closed after a hold that was not given back, when a
-# leader's clock is a tenth too fast.
+# The time that a lock stays closed after a hold that was not released, with a
+# leader's clock that is a tenth too fast.
 DELAY_S = 0.4
 DELAY_KEPT_S = DELAY_S / 1.1
 USER = "nemesis"
 KINDS = ("plain", "push", "durable", "http", "user")
 FENCES = EXCLUSIVE
-# For so long an observer waits for a node that is frozen or cut off: what it
-# says when it is back must be true then.
+# The time that an observer waits for a node that is frozen or cut off: its
+# answer must be true when it is back.
 PATIENCE_S = 3.0
 CLIENT_PLANTS = ("", "answer", "forever", "late")
 
@@ -175,7 +174,7 @@ def stay(hold, pause_s):
 
 
 def look(world, ask, kind, words, read=int, **args):
-    """Asks once, and writes down what is told; gives it, or None."""
+    """Asks once, and records the answer; returns it, or None."""
     number = world.recorder.asks(kind, **args)
     try:
         value = read(ask(*words))
@@ -202,7 +201,7 @@ def look_from(world, session, *what, **args):
 
 
 def as_shown(reply):
-    """Of a lock as LOCK.SHOW tells it, what the checker compares."""
+    """The fields of LOCK.SHOW that the checker compares."""
     told = as_map(reply)
     holders = [as_map(h) for h in told["holders"]]
     held = {(h["session"], h["owner"]) for h in holders}
@@ -268,7 +267,7 @@ def go_on_writing(world, session):
 
 
 def observe(world, rng):
-    """Looks at this and that until the test is over; beside it a thread that
+    """Reads locks and fences until the test is over; in parallel a thread
     watches."""
     watching = random.Random(rng.random())
     thread = threading.Thread(
@@ -352,7 +351,7 @@ def take_and_give_back(world, session, rng):
 
 
 def is_result(world, words, reply):
-    """Was something acquired? What must not be told is written down."""
+    """Was something acquired? An answer that is not allowed is recorded."""
     if isinstance(reply, ReplyError) and reply.code not in RESULTS:
         world.recorder.bad("%r: %s", words, reply)
     if not is_acquired(reply):
@@ -396,8 +395,8 @@ def use(world, session, rng, hold, locks):
 
 
 def fill(world, session, rng, lock):
-    """Other owners take what is left of a semaphore, and one more than that:
-    so many clients seldom meet there."""
+    """Other owners take the free slots of a semaphore, and try one more: six
+    clients seldom fill it."""
     taken = {}
     for number in range(SLOT_COUNT):
         owner = "slot%d" % number
@@ -411,8 +410,8 @@ def fill(world, session, rng, lock):
 
 
 def knock(world, session, rng):
-    """Another owner tries what was left to its limit, perhaps past those who
-    wait: in vain while the hold lasts, and then its delay."""
+    """Another owner tries the lock that was left to its limit, perhaps past the
+    queue: it fails while the hold lasts, and then its delay."""
     owner, options, args = "knocks", [], {}
     if rng.random() < 0.5:
         options, args = ["BARGE"], {"barge": True}
@@ -476,7 +475,7 @@ def enter_again(world, session, rng, hold, lock):
 
 
 def convert(world, session, rng, hold):
-    """Belief in what it has ends before, and begins anew after the answer."""
+    """Belief in its hold ends before, and restarts after the answer."""
     to = "shared" if hold.mode == "exclusive" else "exclusive"
     wait_s = rng.choice((0, 0.3)) if to == "exclusive" else 0
     words = ["LOCK.CONVERT", SHARED, to.upper()]

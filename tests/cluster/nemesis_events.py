@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""What a run's watchers were told, against each other and against what clients
-were answered. nemesis_watch.py has the records.
+"""The events of a run's watchers, compared with each other and with the answers
+to clients. nemesis_watch.py has the records.
 
 Ids are of the log: (life, index, ordinal). A watch covers an interval of them:
-from the event that it went on from, or the gap or the first event that it was
-told, to the newest that it was told. In what it covers nothing is missing.
+from the event that it resumed from, or the gap or the first event that it got,
+to the newest that it got. Nothing is missing in that interval.
 
-1. Under one watch ids grow: no event is told twice, none out of order.
-2. An id stands for the same event wherever it is told.
-3. What anybody was told, all were told who cover it.
-4. Each grant that a client was told of was told to all who cover its entry.
-5. By what was told a lock is granted exclusively only while nobody has it.
-6. Whoever goes on from an event of another life is told of a gap first.
+1. Under one watch ids grow: no event comes twice, none out of order.
+2. An id has the same event in every watch.
+3. An event of one watch is in all watches that cover it.
+4. Each grant that a client got is in all watches that cover its entry.
+5. By the events a lock is granted exclusively only while nobody has it.
+6. A watch that resumes from an event of another life gets a gap first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,7 +24,7 @@ ENDS = ("released", "expired")
 
 
 class Cover:
-    """What one watch covers: all of one life behind 'low' up to 'high'."""
+    """The interval of one watch: all of one life after 'low' up to 'high'."""
 
     def __init__(self, low, is_gap=False):
         self.low, self.high, self.is_gap = low, low, is_gap
@@ -73,22 +73,22 @@ class Watches:
                 "event %s is %r, and elsewhere %r" % (name(id_), event, known)
             )
         if cover is not None and cover.low[0] == 0:
-            # Told by a node that begins a new life, which has no number yet.
+            # From a node that begins a new life, which has no number yet.
             cover.low = cover.high = (id_[0], *cover.low[1:])
         is_new = cover is not None and cover.low[0] != id_[0]
         if cover is None or (is_new and cover.is_gap):
-            # Where there was a gap a life may have begun since.
+            # After a gap a life may have begun.
             cover = Cover(before(id_))
             self.covers.append(cover)
         elif is_new:
             self.found.append(
-                "event %s is told to who came from %s, without a gap"
+                "event %s follows %s without a gap"
                 % (name(id_), name(cover.low))
             )
             return cover
         if cover.ids and id_ <= cover.ids[-1]:
             self.found.append(
-                "event %s is told after %s" % (name(id_), name(cover.ids[-1]))
+                "event %s came after %s" % (name(id_), name(cover.ids[-1]))
             )
         cover.add(id_)
         return cover
@@ -103,7 +103,7 @@ class Watches:
             for id_ in ids[first : bisect_right(ids, cover.high)]:
                 if id_ not in told:
                     self.found.append(
-                        "event %s, %r, is not told between %s and %s"
+                        "event %s, %r, is missing between %s and %s"
                         % (
                             name(id_),
                             self.events[id_],
@@ -121,7 +121,7 @@ class Watches:
         return bases
 
     def check_grants(self, history):
-        """Gives how many grants stood in what somebody covers."""
+        """Returns the number of grants in the interval of some watch."""
         told = {
             (event[0], event[3])
             for event in self.events.values()
@@ -139,7 +139,7 @@ class Watches:
                 continue
             count += 1
             if not all((lock, token) in told for lock in op.locks):
-                self.found.append("nobody was told of the grant: %s" % op)
+                self.found.append("no watch got the grant: %s" % op)
         return count
 
     def check_alone(self):
@@ -180,7 +180,7 @@ def name(id_):
 
 
 def check_events(processes, history):
-    """Of the records of each process: all that is wrong, in words; and how many
+    """From the records of each process: all faults, in words; and how many
     grants were compared."""
     watches = Watches()
     for records in processes:

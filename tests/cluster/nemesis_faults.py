@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What happens to nodes and clients, and when: a schedule from a seed.
+"""The faults of nodes and clients, and their times: a schedule from a seed.
 
 Each kind belongs to a group, and a run has some of the groups. Its length is
-drawn between the shortest and the longest, in seconds; of what takes as long as
-it takes, the length is how long it may take at most.
+drawn between the shortest and the longest, in seconds; for a fault that ends by
+itself, the length is its limit.
 """
 
 import random
@@ -106,7 +106,7 @@ def schedule(seed, seconds, groups, nodes):
 
 
 def with_restores(plan, seconds, groups):
-    """They stand alone: what would begin meanwhile begins afterwards."""
+    """They are alone: a fault that would begin meanwhile begins afterwards."""
     if "restore" in groups:
         step = min(RESTORE_S, seconds / 2)
         count = int((seconds - 1) / step)

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""What the clients of a run asked, and what they were told.
+"""The requests of a run's clients, and the answers.
 
 A history is made of the records that nemesis_client.py writes, one JSON object
 per line; times are CLOCK_MONOTONIC of the machine, whatever a client's own
 clock shows:
 
     op     'n' was asked at 't': 'op' is the kind, 'lock' or 'locks' and what
-           else belongs to the kind stand beside it, 's' is the session
+           else the kind has are beside it, 's' is the session
     done   'n' was answered at 't': 'v' is the value, or 'e' the error word of a
            result (DEADLOCK, NOTHELD), or 'no' the word of a refusal that says
            that nothing was done. An op without 'done' may have happened at any
            time after 't', or never
     again  'n' was asked once more under its REQ after it had been answered, and
-           'v' or 'e' is what came
+           'v' or 'e' is the new answer
     kept   the client trusts session 's' until 'until'
-    gone   the client was told at 't' that session 's' has ended
+    gone   the client learned at 't' that session 's' has ended
 
-What beliefs are is told in nemesis_check.py. A run adds 'life' records: at 't'
+nemesis_check.py defines beliefs. A run adds 'life' records: at 't'
 no node ran, and those that were started then had the state of a backup, which
 was begun at 'backup' and over at 'until' (the end of the quarantine). And
 'listed' records: sessions of that 'name' were asked to be blacklisted at
-'asked', surely were from 't' on, which may be never, and until 'until'. A client
-that was told so wrote 'barred'. Likewise 'withdrawn': a user of that 'name' was
-asked to lose the right to lock at 'asked', surely had lost it from 't' on and
-until 'until', when it was asked to be given back, and had it again at 'over'. A
-client that was refused for it what it had asked at 'asked' wrote 'denied'.
+'asked', surely were from 't' on, which may be never, and until 'until'. A
+client that was refused for it wrote 'barred'. 'withdrawn' records: the right of
+user 'name' to lock was withdrawn at 'asked', was surely lost from 't' on and
+until 'until', when it was requested again, and was back at 'over'. A client
+whose request of 'asked' was refused for it wrote 'denied'.
 """
 
 import json
@@ -82,7 +82,8 @@ class Op:
 
 
 class Session:
-    """What is known of a session's end: not before 'until', over by 'gone'."""
+    """The known bounds of a session's end: not before 'until', over by
+    'gone'."""
 
     def __init__(self, number):
         self.id = number
@@ -137,7 +138,7 @@ class History:
             )
 
     def conclude(self):
-        """What answers tell of sessions, once all is read."""
+        """The facts about sessions in the answers, once all are read."""
         for op in self.ops:
             if op.kind == "open" and op.is_known and op.refusal is None:
                 self.session(op.value).opened = op.end

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Is there an order in which one after the other explains every answer?
+"""Is there a sequential order that explains every answer?
 
-The search is that of Wing and Gong as Lowe made it quick ("Testing for
+The search is that of Wing and Gong, made quick by Lowe ("Testing for
 linearizability", 2017): it goes through calls and answers in the order of their
 time and keeps all states in which the object may be, each with the set of
 requests that have taken effect and are not answered yet. Nothing is tried
 before an answer demands it. When no state is left, the answer that came last
 cannot be explained.
 
-Locks are independent objects, so each is judged alone, as is each fence. What
-is not asked for may happen as well: a session ends, not before its client's
-trust in it does; a hold with a limit is over. A request without an answer takes
+Locks are independent objects, so each is judged alone, as is each fence. Events
+without a request happen as well: a session ends, not before its client's trust
+in it does; a hold with a limit is over. A request without an answer takes
 effect at any time until its session is known to have ended, or never.
 
 STATES_MAX states at once are the most that are kept: beyond that a history is
@@ -41,7 +41,7 @@ class Search:
         self.events = self.in_order(ops, sessions, lives)
 
     def in_order(self, ops, sessions, lives):
-        # Of the same moment, calls come first: all then overlaps.
+        # At one moment, calls come first: all requests then overlap.
         events = [(op.call, CALL, number, op) for number, op in enumerate(ops)]
         events += [
             (op.end, ANSWER, number, op)
@@ -57,7 +57,8 @@ class Search:
         return sorted(events, key=lambda event: event[:3])
 
     def run(self):
-        """What could not be explained, in words; None if nothing."""
+        """The answer without an explanation, in words; None if there is
+        none."""
         for now, kind, number, what in self.events:
             before = self.states
             if kind == CALL:
@@ -90,11 +91,11 @@ class Search:
         }
 
     def ways(self, now, is_over):
-        """What may be by now: of what is under way, each has taken effect or
-        has not yet. Where it is over nothing more is tried: it can come later as
-        well. Shorter ways come first: what has no answer and is not used up can
-        still be used, and need not be, so of two ways to a state the one that
-        uses less is enough."""
+        """The possible states now: each request under way has taken effect or
+        has not yet. When the goal is reached nothing more is tried: the rest
+        can take effect later as well. Shorter ways come first: a request
+        without an answer that is not used up can still be used, and need not
+        be, so of two ways to a state the one that uses less is enough."""
         seen, queue = {}, deque(self.states)
         count = 0
         while queue:
@@ -119,7 +120,7 @@ class Search:
                 queue.append((after, done))
 
     def with_idle(self, state, done):
-        """What changes nothing and is explained now need not wait."""
+        """A request that changes nothing and is explained now need not wait."""
         idle = [
             number
             for number, op in self.pending.items()
@@ -131,8 +132,8 @@ class Search:
         return (state, done | frozenset(idle)) if idle else (state, done)
 
     def rivals(self, number, done):
-        """Who may wait beside that request: also who will be told that it
-        waited in vain, which is idle and may have been put early."""
+        """The requests that may wait beside that one: also one that will time
+        out, which is idle and may have been put early."""
         return [
             op
             for other, op in self.pending.items()
@@ -141,7 +142,8 @@ class Search:
         ]
 
     def forget_done(self):
-        """What was not answered, and can do nothing more in any state."""
+        """The requests without an answer that can have no effect in any
+        state."""
         for number in self.unanswered & self.pending.keys():
             if all(
                 number in done
@@ -154,8 +156,8 @@ class Search:
                 }
 
     def end_session(self, session, now):
-        """By now it has ended, and what it asked for has no effect any more. What
-        others are told later may be of the time before."""
+        """By now it has ended, and its requests no longer have an effect. Later
+        answers to others may be of the time before."""
         mine = {
             number
             for number, op in self.pending.items()
@@ -173,7 +175,7 @@ class Search:
         return left
 
     def restore(self, life):
-        """What is told later may be of the time before."""
+        """Later answers may be of the time before."""
         never = lambda state, done: False
         return {
             (self.model.restored(state, life), done)
@@ -185,10 +187,10 @@ class LockModel:
     """A lock: ((hold, ...), note, the newest token, when it opens).
 
     A hold is (who, mode, token, count, over, delay): 'over' is the time from
-    which on its limit may have ended it; if it is not given back, nobody gets
+    which on its limit may have ended it; if it is not released, no client gets
     the lock for 'delay' seconds, which is the fourth of the state: 0, or the
-    earliest moment of the next grant. Of a token that nobody was told, it is known
-    that it is greater than some other: it is written as that other's negative.
+    earliest moment of the next grant. A token that no client got is known to be
+    greater than some other: it is written as that other's negative.
     """
 
     def __init__(self, name, slots=2, closed=()):
@@ -221,8 +223,8 @@ class LockModel:
         return any(hold[0][0] == session for hold in state[0])
 
     def without(self, state, session):
-        """It has ended, and a hold of it perhaps before, by its limit. Who may
-        have closed it has given all back."""
+        """It has ended, and a hold of it perhaps before, by its limit. A client
+        that may have closed it has released everything."""
         ended = [h for h in state[0] if h[0][0] == session.id]
         holds = tuple(h for h in state[0] if h[0][0] != session.id)
         opens = state[3]
@@ -276,7 +278,7 @@ class LockModel:
     def step_acquire(self, state, op, rivals):
         mode, mine = op.args["mode"], self.mine(state, op.who)
         if op.is_known and not isinstance(op.value, int):
-            # Of several locks any one may be why.
+            # Any one of several locks may be the reason.
             is_explained = (
                 op.error is not None
                 or len(op.locks) > 1
@@ -304,7 +306,7 @@ class LockModel:
         return [self.replaced(state, None, hold, last=last, opens=0)]
 
     def step_release(self, state, op, rivals):
-        """Of one lock, with its token; or of several, without."""
+        """Of one lock, with its token; or of several locks, without."""
         token, mine = op.args.get("token"), self.mine(state, op.who)
         is_mine = mine is not None and (token is None or fits(mine[2], token))
         if op.error is not None or (op.is_known and op.value is None):
@@ -398,9 +400,9 @@ def fits(token, told):
 class FenceModel:
     """A fence: (its highest token or None, at least this, former lives).
 
-    After a restore the highest is that of the backup: what was admitted before
-    the backup began, or more. Tokens of former lives are not admitted then; ids
-    of sessions are tokens, too, and tell where those of a life lie.
+    After a restore the highest is that of the backup: the token admitted before
+    the backup began, or a greater one. Tokens of former lives are not admitted
+    then; ids of sessions are tokens, too, and show the range of a life.
     """
 
     def __init__(self, ops, sessions):
@@ -446,7 +448,7 @@ class FenceModel:
 
 
 class LockPart:
-    """What a request for several locks is for one of them."""
+    """The part of a request for several locks that concerns one of them."""
 
     def __init__(self, op, place):
         self.kind, self.who, self.session = op.kind, op.who, op.session
@@ -468,7 +470,7 @@ class LockPart:
 
 
 def is_done(op):
-    """Neither was it refused, nor did it only look and was told nothing."""
+    """It was not refused, and it was not a read without an answer."""
     is_look = op.kind in ("show", "check", "fence")
     return op.refusal is None and (op.is_known or not is_look)
 

@@ -27,7 +27,7 @@ from slow_disk import SlowDisk
 
 ELECTION_MS = 600
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Of the clients, by their numbers. Those with even ones say good-bye.
+# Kinds of the clients, by their numbers. Even ones close their sessions.
 KINDS = ("plain", "push", "durable", "plain", "http", "user")
 CUT_POWER = signal.SIGRTMIN + 3  # See power_disk.c.
 
@@ -53,10 +53,10 @@ class FarNode(Node):
         cluster.network.add(self.host)
         self.address = cluster.network.addresses[self.host]
         self.stops = 0
-        # Whoever has killed it, or takes care of it, starts it again.
+        # The fault that has killed or reserved it starts it again.
         self.is_killed, self.claims = False, 0
         self.forgotten = 0
-        self.is_leaving = False  # It is asked to be no member any more.
+        self.is_leaving = False  # Its removal has been requested.
         super().__init__(cluster, number, (7420, 7421, 7422))
         self.disk = SlowDisk(self.home)
 
@@ -102,7 +102,7 @@ class FarNode(Node):
         )
 
     def environment(self):
-        """What is preloaded: its disk, and a clock with a rate of this
+        """The preloaded libraries: its disk, and a clock with a rate of this
         start."""
         if is_sanitized():
             return {}  # A sanitizer wants to be the first library.
@@ -145,7 +145,7 @@ class FarNode(Node):
                 self.process.wait(0.5)
         self.process.wait(1)
         forgotten = pathlib.Path(self.dir + ".forgotten")
-        if forgotten.exists():  # Else it has ended by itself just before.
+        if forgotten.exists():  # Otherwise it has just ended by itself.
             self.forgotten = sum(map(int, forgotten.read_text().split()))
         trust = os.path.join(self.dir, "trust")
         if os.path.exists(trust):
@@ -190,8 +190,8 @@ class FarCluster(Cluster):
         self.start()
 
     def draw_rate(self, whose):
-        """Of a clock, for one start; the worst that are allowed, for the
-        client whose mistake shows with them alone."""
+        """The rate of a clock, for one start; the worst allowed rates, for the
+        client whose planted mistake shows only with them."""
         rate = self.rng.choice((0.9, 1.0, 1.1))
         if self.plant == "answer":
             rate = 1.1 if whose == "nodes" else 0.9
@@ -199,7 +199,8 @@ class FarCluster(Cluster):
         return rate
 
     def guess_leader(self):
-        """Who says to lead, the newest term first; else any that runs."""
+        """The node that says it leads, the newest term first; otherwise any
+        that runs."""
         leaders = []
         for node in self.nodes:
             status = (
@@ -232,7 +233,7 @@ class CounterServer:
 
 
 class FarClient:
-    """A client process, started anew after it was killed."""
+    """A client process, restarted after it was killed."""
 
     def __init__(self, world, index, is_observer=False):
         self.world, self.index = world, index
@@ -275,7 +276,7 @@ class FarClient:
             )
 
     def rate(self):
-        """Of its clock, in this life."""
+        """The rate of its clock, for this process."""
         if "clock" not in self.world.cluster.faults:
             return 1.0
         if self.world.plant == "client-clock":

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""What a history must satisfy beside linearizability (nemesis_linear.py).
+"""The rules that a history must satisfy beside linearizability
+(nemesis_linear.py).
 
-1. Tokens and session ids come from one log: what was asked for after another's
+1. Tokens and session ids come from one log: a request made after another's
    grant was known got a greater one, whatever the lock.
-2. Whoever asks again under a number is told the same.
+2. A repetition under a number gets the same answer.
 3. A session that is trusted is listed; one that has ended never comes back.
-4. Who stands before another in a queue, both exclusively, is granted before; and
-   no reader passes who was seen to wait exclusively. Places are known from
-   LOCK.SHOW, which tells the entry that queued a wait.
-5. Who is shown in a queue had asked for it, and was not answered yet.
-6. Locks that are taken at once are granted by one entry: with one token.
-7. What is asked for a session that is known to have ended is not done.
-8. Nothing is granted to who is blacklisted, and nobody else is told to be.
-9. Who has lost a right gets no new lock by it, and who has it is not refused for
-   want of it.
+4. Of two exclusive waits in a queue the first is granted first; and no reader
+   passes a wait that was seen to be exclusive. Places are known from LOCK.SHOW,
+   which has the entry that queued a wait.
+5. A wait that is shown in a queue was requested, and was not answered yet.
+6. Locks that one request acquires are granted by one entry: with one token.
+7. A request for a session that is known to have ended is not done.
+8. A blacklisted client gets no grant, and no other client is refused as such.
+9. A client that has lost a right gets no new lock by it, and one that has it is
+   not refused for lack of it.
 
-Who barges passes a queue, and is passed by nobody else for that.
+A request with BARGE passes a queue; none passes it for that.
 """
 
 from bisect import bisect_left
@@ -25,7 +26,7 @@ from nemesis_linear import check_fences, check_locks
 
 def judge(history, slots=2):
     """All that is wrong with a history, in words."""
-    # Listings come first: they tell which sessions have ended by when.
+    # Listings come first: they show which sessions have ended by when.
     found = check_rules(history)
     return found + check_locks(history, slots) + check_fences(history)
 
@@ -44,7 +45,7 @@ def check_rules(history):
 
 
 def grants(history):
-    """Yields (op, its token), for each answer that told a new token."""
+    """Yields (op, its token), for each answer with a new token."""
     known = set()
     for op in sorted(history.ops, key=lambda op: op.end):
         if not op.is_known or op.refusal or op.error or op.value is None:
@@ -54,14 +55,14 @@ def grants(history):
         elif op.kind in ("acquire", "macquire", "convert"):
             values = op.value if op.kind == "macquire" else [op.value]
             for lock, token in zip(op.locks, values):
-                # Who enters again is told the token that it has.
+                # An owner that enters again gets the token that it has.
                 if (op.who, lock, token) not in known:
                     known.add((op.who, lock, token))
                     yield op, token
 
 
 def check_growth(history):
-    """What was answered before a request began is less than its answer."""
+    """A token answered before a request began is less than its answer."""
     found, ends, most = [], [], []
     for op, token in grants(history):
         # By their ends, so the greatest token of those before is a prefix's.
@@ -82,7 +83,7 @@ def check_once(history):
         for value, error in op.again:
             if (value, error) != (op.value, op.error):
                 told = error or value
-                found.append("asked again it is told %r: %s" % (told, op))
+                found.append("asked again, the answer is %r: %s" % (told, op))
     return found
 
 
@@ -150,7 +151,7 @@ def check_queues(history):
 
 
 def shows(history):
-    """What was told of locks, in the order of the answers."""
+    """The answers about locks, in their order."""
     told = [op for op in history.ops if op.kind == "show" and op.is_known]
     return sorted(
         (op for op in told if op.refusal is None), key=lambda op: op.end
@@ -158,12 +159,12 @@ def shows(history):
 
 
 def place_of(history, op, index):
-    """Indices begin anew in a new life."""
+    """Indices restart in a new life."""
     return (sum(life.t < op.end for life in history.lives), index)
 
 
 def token_of(op, place):
-    """What a wait for an exclusive lock was granted, or None."""
+    """The grant to a wait for an exclusive lock, or None."""
     if op.kind == "convert" or op.args.get("mode") != "exclusive":
         return None
     if not op.is_known or op.error or op.value is None:
@@ -177,7 +178,7 @@ def check_order(lock, by_place):
         token = token_of(op, number)
         if token is not None and token <= newest and not op.args.get("barge"):
             found.append(
-                "%s: granted before who stood ahead (token %d): %s"
+                "%s: granted before the one ahead (token %d): %s"
                 % (lock, newest, op)
             )
         newest = max(newest, token or 0)
@@ -195,7 +196,7 @@ def first_seen(history):
 
 
 def check_latecomers(history, shown):
-    """Who asked after another had been seen to wait comes after it."""
+    """A request made after another was seen to wait comes after it."""
     found, seen, ahead = [], first_seen(history), {}
     for lock, by_place in shown.items():
         waits = [
@@ -251,8 +252,8 @@ def names_of_sessions(history):
 
 
 def check_blacklist(history):
-    """What is asked and granted while its client is surely blacklisted. A
-    restore may forget who was listed after the backup."""
+    """The requests that are made and granted while the client is surely
+    blacklisted. A restore may forget entries made after the backup."""
     found, names = [], names_of_sessions(history)
     for op, token in grants(history):
         name = names.get(op.value if op.kind == "open" else op.session)
@@ -268,13 +269,13 @@ def check_blacklist(history):
             listing.name == name and listing.asked < told
             for listing in history.listings
         ):
-            found.append("%s was told that it is blacklisted" % name)
+            found.append("%s was refused as blacklisted" % name)
     return found
 
 
 def check_rights(history):
-    """What was asked and answered while a right was surely lost; and what was
-    refused while it was surely there."""
+    """The requests that were made and granted while a right was surely lost;
+    and those refused while it was surely there."""
     found, names = [], names_of_sessions(history)
     for op, token in grants(history):
         for lost in history.withdrawals:

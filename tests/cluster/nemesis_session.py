@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""How a client of the nemesis test keeps a session and asks, and what it writes
-down of that.
+"""How a client of the nemesis test keeps a session and sends requests, and its
+records of that.
 
 It is a second reading of the rules, beside the client libraries: plain sockets
-and nothing of theirs.
+and none of their code.
 
 One JSON object is written per line, each in one write(2), so that a line is
-whole or absent whenever the process is killed. What was asked and answered:
-nemesis_history.py. Beside that, by CLOCK_MONOTONIC, which all processes of a
+whole or absent whenever the process is killed. Requests and answers are in
+nemesis_history.py. In addition, by CLOCK_MONOTONIC, which all processes of a
 machine share:
 
     hold   it believes to hold a lock from 'begin' on ('call': asked since)
@@ -17,8 +17,8 @@ machine share:
            ended too early, which after a restore is none
     count  how often what happened
 
-A client's own clock has a rate: a second of it is 1 / rate true ones. All that
-is trusted is trusted by that clock, all that is written is in true time.
+A client's own clock has a rate: a second of it is 1 / rate true ones. The
+client trusts by that clock, and writes true time.
 """
 
 import contextlib
@@ -33,15 +33,17 @@ from nemesis_wire import REPLY_S
 
 TRUST = 0.8
 FOREVER = float("inf")
-# For so long a durable session is tried to be closed.
+# Time limit of the attempts to close a durable session.
 CLOSE_S = 12.0
-# What any client may trust whose clock keeps within its bounds: 0.8 / 0.9.
+# The part of a lease that a client with a clock within its bounds may trust:
+# 0.8 / 0.9.
 PROMISED = 0.88
 # These say that nothing was done. The only limit that is met here is that of a
 # disk, which passes.
 REFUSED = ("NOLEADER", "BUSY", "MOVED", "LIMIT")
 ENDED = ("EXPIRED", "NOSESSION")
-# What a session holds stays until its lease is over, which is not renewed.
+# A request of a blacklisted session is refused, and its lease is not renewed:
+# its holds stay until the lease is over.
 LISTED = "BLACKLISTED"
 # A right is taken away from a user now and then.
 WITHDRAWN = "NOPERM"
@@ -49,7 +51,7 @@ RESULTS = ("DEADLOCK", "NOTHELD", LISTED, WITHDRAWN)
 
 
 class Ended(Exception):
-    """The session is no more."""
+    """The session has ended."""
 
 
 class Stopping(Exception):
@@ -148,7 +150,7 @@ class Session:
         self.world, self.rng = world, rng
         self.id = None
         self.requests, self.former = 0, None
-        self.left_token = None  # Of a hold that was left to its limit.
+        self.left_token = None  # Token of a hold left to its limit.
         self.is_over = threading.Event()
         connection, opened, sent = self.open()
         self.id, self.secret = opened["id"], opened["secret"]
@@ -187,11 +189,11 @@ class Session:
                 time.sleep(self.rng.uniform(0.02, 0.1))
 
     def note_listed(self, error, asked):
-        """Of what may not be refused but to who is blacklisted."""
+        """Records a refusal that only a blacklisted client may get."""
         if error.code == LISTED:
             name, now = self.world.name, time.monotonic()
             self.world.recorder.write(k="barred", name=name, t=now)
-            self.world.recorder.count("told of the blacklist")
+            self.world.recorder.count("refused as blacklisted")
         else:
             self.world.recorder.bad("%s: %s", asked, error)
 
@@ -295,7 +297,8 @@ class Session:
 
     def ask_former(self, words, told):
         """The request before has been acknowledged meanwhile: it is forgotten
-        or, if the number was not heard yet, told as before; never done."""
+        or, if the acknowledgement has not arrived, answered as before; never
+        done."""
         if self.connection is None or isinstance(told, Refusal):
             return
         try:
@@ -311,12 +314,12 @@ class Session:
         if not is_silent and (
             code != getattr(told, "code", None) or (code is None and reply != told)
         ):
-            what = "%r, of an acknowledged number, is told %r, and was %r"
+            what = "%r, of an acknowledged number, gets %r, and got %r"
             self.world.recorder.bad(what, words, reply, told)
 
     def ask_until_answered(self, words, wait_s, first, may_give_up=True):
         """The answer; an error reply that is a result is given as such. It was
-        first asked at 'first': what was decided then is told again later."""
+        first asked at 'first': the decision of that time is repeated later."""
         while True:
             if self.lease.end() == 0.0 or self.is_over.is_set():
                 raise Ended
@@ -385,8 +388,8 @@ class Keepsake:
         os.replace(self.path + ".new", self.path)
 
     def close(self, world, rng):
-        """Closes the session that was left here, if there is one: nothing but
-        a restore has ended it. What it held is free then."""
+        """Closes the session that was left here, if there is one: only a
+        restore can have ended it. Its locks are free then."""
         if not os.path.exists(self.path):
             return
         with open(self.path) as file:
@@ -428,7 +431,7 @@ def is_listed(reply):
 
 
 class Hold:
-    """What this process believes of one or several locks, acquired at once."""
+    """The belief of this process in one or several locks, acquired at once."""
 
     def __init__(self, session, mode, tokens, first, limit_s=0):
         self.session = session

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How an observer of the nemesis test watches, and what it writes down.
+"""How an observer of the nemesis test watches, and its records.
 
 It watches all locks at one node after the other, each time from the newest
 event that it knows:
@@ -16,7 +16,7 @@ from cluster import ReplyError, text
 from nemesis_session import Stopping, may_ask_again
 from nemesis_wire import Watching
 
-# For so long at most it hears nothing before it asks another node.
+# Longest silence before it asks another node.
 PATIENCE_S = 2.0
 
 
@@ -25,7 +25,7 @@ def as_id(told):
 
 
 def write_event(recorder, watch, push):
-    """Gives the id of what was told."""
+    """Returns the id of the event."""
     _, kind, told = push
     id_ = as_id(told["id"])
     if kind == b"gap":
@@ -70,7 +70,7 @@ def watch_once(world, rng, watch, since):
 
 
 def watch_all(world, rng):
-    """What a thread of an observer does until the test is over."""
+    """The loop of an observer's thread, until the test is over."""
     watch, since = 0, None
     while True:
         watch += 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The connections of the nemesis test's clients: RESP2, RESP3 with pushes, TLS,
-and HTTP behind the same words."""
+and HTTP under the same words."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ class Connection(Client):
 
 
 class Certified(Connection):
-    """Of a user, whom a node that has no state yet does not know."""
+    """Refusal of a user by a node that has no state yet."""
 
     def receive(self):
         try:
@@ -40,7 +40,7 @@ class Certified(Connection):
 
 
 class Push(list):
-    """What comes unasked."""
+    """The pushes."""
 
 
 class Watching(Connection):
@@ -62,11 +62,12 @@ class Watching(Connection):
 
 
 class Pushed(Watching):
-    """Whose waits are answered QUEUED, and by a push when they are over."""
+    """A connection with waits that get QUEUED, and a push when they are
+    over."""
 
     def __init__(self, address, tls=None):
         super().__init__(address, tls)
-        self.pushes = {}  # {number of a wait: what its push tells}
+        self.pushes = {}  # {number of a wait: its push}
         self.do("HELLO", 3)
 
     def receive(self):
@@ -98,12 +99,12 @@ class Pushed(Watching):
                 raise AssertionError("a reply to nothing: %r" % (told,))
             self.keep(told)
         tokens = self.pushes.pop(wait).get("tokens")
-        if tokens is None:  # In vain, or refused: it is told when asked again.
+        if tokens is None:  # Not granted, or refused: the repetition shows it.
             return super().ask(timeout, *words)
         return tokens if text(words[0]) == "LOCK.MACQUIRE" else tokens[0]
 
 
-# Of each command: method, path, its operands, and the member that answers.
+# For each command: method, path, its operands, and the member with the answer.
 ROUTES = {
     "SESSION.OPEN": ("POST", "session/open", (), None),
     "SESSION.KEEP": ("POST", "session/keep", (), None),
@@ -135,7 +136,7 @@ FLAGS = {"SHARED": "shared", "BARGE": "barge"}
 
 
 def as_members(operands, words):
-    """What a request of HTTP says in place of these words."""
+    """The HTTP request for these words."""
     words, members = list(words), {}
     for operand in operands:
         word = words.pop(0)

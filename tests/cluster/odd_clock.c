@@ -19,7 +19,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define NS_PER_S 1000000000LL
-/* No machine runs for so long; a wall clock shows more. */
+/* No machine has such an uptime; a wall clock shows more. */
 #define UPTIME_MAX_S 1000000000LL
 
 typedef int clock_fn(clockid_t clock, struct timespec *now);
@@ -51,7 +51,7 @@ static void begin(void)
     }
 }
 
-/* What the odd clock shows at a moment of the true one, and the reverse. */
+/* The odd clock at a moment of the true one, and the reverse. */
 static struct timespec shown(const struct timespec *real)
 {
     double since = (double)(as_ns(real) - start_ns);
@@ -104,8 +104,8 @@ EXPORT int sem_clockwait(sem_t *semaphore, clockid_t clock,
     return real(semaphore, clock, &when);
 }
 
-/* Which clock a condition has is not told: a moment of the uptime can only be
- * one of CLOCK_MONOTONIC. */
+/* The clock of a condition is not known here: a moment of the uptime can only
+ * be one of CLOCK_MONOTONIC. */
 EXPORT int pthread_cond_timedwait(pthread_cond_t *condition,
                                   pthread_mutex_t *mutex,
                                   const struct timespec *until)

@@ -29,7 +29,7 @@ HASP = os.path.abspath(os.environ.get(
     "HASP", os.path.join(ROOT, "build", "release", "hasp")))
 DOMAIN = "default.svc.cluster.local"
 GRACE_S = 30
-# Of base/statefulset.yaml, or less, for a quick look.
+# As in base/statefulset.yaml, or less, for a quick run.
 MIN_READY_S = float(os.environ.get("PODS_MIN_READY_S", "1"))
 # As base/statefulset.yaml says.
 RESOLV = ("nameserver %s\nsearch %s\noptions ndots:5 timeout:1 attempts:2\n"
@@ -302,7 +302,7 @@ class Pods:
 
     @contextlib.contextmanager
     def phase(self, name):
-        """What happens meanwhile has that name in the result."""
+        """Events of that time have this name in the result."""
         began = time.monotonic()
         yield
         time.sleep(1)
@@ -310,7 +310,7 @@ class Pods:
         assert self.load.poll() is None, "the load has ended"
 
     def end_load(self):
-        """What the clients saw, and a line for each phase."""
+        """The clients' results, and a line for each phase."""
         load, self.load = self.load, None
         try:
             found = json.loads(load.communicate("", timeout=60)[0])

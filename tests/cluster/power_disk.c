@@ -3,15 +3,15 @@
 /* A disk that forgets what was not flushed when the power is cut: for
  * LD_PRELOAD, in tests on real processes.
  *
- * Of each write below $POWER_DISK the bytes are kept that stood there before,
- * until a flush covers it: RWF_DSYNC the write itself, fsync(2) and
- * fdatasync(2) what the file had been written until then. On SIGNAL_CUT the
- * process writes those bytes back, newest first, and kills itself: what is left
- * is the least that a real disk would have. Names are not forgotten, and the
- * table is left out, which is not trusted after a crash of the machine.
- * $POWER_DISK.forgotten gets a line that says how many writes were taken back.
+ * For each write below $POWER_DISK the earlier bytes are kept until a flush
+ * covers it: RWF_DSYNC the write itself, fsync(2) and fdatasync(2) all earlier
+ * writes to the file. On SIGNAL_CUT the process writes those bytes back, newest
+ * first, and kills itself: the rest is the least that a real disk would have.
+ * Names are not forgotten, and the table is left out, since it is not trusted
+ * after a crash of the machine. $POWER_DISK.forgotten gets a line that says how
+ * many writes were taken back.
  *
- * With $POWER_DISK_LIES set, flushes succeed and count for nothing. */
+ * With $POWER_DISK_LIES set, flushes succeed without an effect. */
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define SIGNAL_CUT (SIGRTMIN + 3)
 
-/* What one write has replaced. */
+/* The bytes that one write has replaced. */
 struct undo {
     struct undo *older;
     unsigned long number;
@@ -128,7 +128,7 @@ static void *wait_for_cut(void *arg)
     sigemptyset(&set);
     sigaddset(&set, SIGNAL_CUT);
     sigwait(&set, &number);
-    pthread_mutex_lock(&mutex); /* For ever: nobody writes any more. */
+    pthread_mutex_lock(&mutex); /* For ever: no more writes. */
     for (struct undo *undo = newest; undo != NULL; undo = undo->older) {
         if (undo->size > 0 && put(undo->fd, undo->bytes, (size_t)undo->size,
                                   undo->offset) != undo->size) {

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Lock scripts that work together on hashes, lists, sets, sorted sets and counters,
-as public libraries send them, written anew by what they do.
+"""Lock scripts that work together on hashes, lists, sets, sorted sets and
+counters, as public libraries send them, written from their behaviour.
 
-Each family is (library, {name: script}, keys, arguments, what is special). All of its
-scripts get the same keys, and arguments drawn by their kind:
+Each family is (library, {name: script}, keys, arguments, a peculiarity). All of
+its scripts get the same keys, and arguments drawn by their kind:
 
-    owner     one of three who compete
+    owner     one of three competitors
     ms, s     a time to live
-    now       a client's clock, in milliseconds, which goes on from call to call
+    now       a client's clock, in milliseconds, which advances from call to call
     others    words that are sent as they are; with '|' one of them
 
-Special is 'TIME' if its scripts ask the server, whose scores then are its own, and
-'no time to live' if they leave keys without one, for which the nodes need
-redis.no_ttl = durable.
+The peculiarity is 'TIME' if its scripts ask the server, whose scores then are
+its own, and 'no time to live' if they leave keys without one; then the nodes
+need redis.no_ttl = durable.
 """
 
 SEMAPHORE_TAKE = """

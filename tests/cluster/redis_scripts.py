@@ -397,7 +397,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 return false
 """, 1, ["token"]),
-    ("Spring Integration's RedisLockRegistry", "unlock and tell", """
+    ("Spring Integration's RedisLockRegistry", "unlock and publish", """
 local lockClientId = redis.call('GET', KEYS[1])
 if (lockClientId == ARGV[1] and redis.call('UNLINK', KEYS[1]) == 1) then
   redis.call('PUBLISH', ARGV[2], KEYS[1])
@@ -561,7 +561,7 @@ return redis.pcall('pexpire', key, ARGV[2] + 0)
 """.replace("""{[1 == 1 and "ok" or 'x'] = nil} and """, ""), 1, ["token", "ms"]),
 ]
 
-# What hasp refuses by design, and the words that say why.
+# The scripts that hasp refuses by design, and the words that say why.
 REFUSED = [
     ("a value of msgpack", """
 local held = redis.call('get', KEYS[1])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs in five languages, and a job of `hasp run`, that hold locks while what
-they show and believe is exchanged. What each of them prints is read as it
+"""Programs in five languages, and a job of `hasp run`, that hold locks while
+their credentials and CAs are exchanged. The output of each is read as it
 comes."""
 
 import collections
@@ -71,7 +71,7 @@ KINDS = [kind for kind in MADE if shutil.which(NEEDED.get(kind, "sh"))]
 
 
 class Doors:
-    """A port for each node, whose connections can be cut off at will."""
+    """A port for each node, with connections that can be cut at will."""
 
     def __init__(self, nodes):
         self.open, self.lock = [], threading.Lock()
@@ -183,7 +183,7 @@ class Program:
         return len(self.cycles) == (1 if self.kind == "run" else 2)
 
     def stop(self):
-        """Ends it, and tells whether it has ended as it should."""
+        """Ends it, and returns whether it has ended as it should."""
         if self.kind == "run":
             self.process.send_signal(signal.SIGTERM)
         else:

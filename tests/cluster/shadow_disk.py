@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What a disk holds that forgets all that was not flushed.
+"""The content of a disk that forgets all that was not flushed.
 
-strace(1) writes down each call by which a node changes its data directory; this
+strace(1) records each call by which a node changes its data directory; this
 replays them onto two copies of it. The one has all that was written, the other
 only what a crash of the machine must leave: bytes that were flushed (fsync,
-fdatasync, RWF_DSYNC, O_DSYNC), and names whose folder was flushed after they
-were made, changed or removed. Real disks keep more than that, and not always
-the same; this one keeps the least.
+fdatasync, RWF_DSYNC, O_DSYNC), and names in a folder that was flushed after
+they were made, changed or removed. Real disks keep more than that, and not
+always the same; this one keeps the least.
 
 A line counts from the moment the call had returned, a flush covers what was
 written before it began.
@@ -109,7 +109,7 @@ class ShadowDisk:
     def __init__(self, root):
         self.root = os.path.realpath(root)
         self.folders = {self.root: Folder()}
-        self.in_flight = []  # Of io_submit, in their order.
+        self.in_flight = []  # Calls of io_submit, in their order.
         self.offsets = {}
         self.dsync = set()  # Descriptors that were opened with O_DSYNC.
         self.seen = set()
@@ -124,7 +124,7 @@ class ShadowDisk:
             handler(began, ended, arguments, result)
 
     def path(self, text):
-        """Of a descriptor as -yy prints it: 14</path>."""
+        """A descriptor as -yy prints it: 14</path>."""
         found = re.search(r"\d+<(/[^<>]*)>", raw_paths(text))
         return found.group(1) if found else None
 

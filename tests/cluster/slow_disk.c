@@ -67,7 +67,7 @@ static void read_control(char text[CONTROL_SIZE])
     text[size > 0 ? size : 0] = '\0';
 }
 
-/* What the control file says of a call: false if nothing. */
+/* Reads the control file's line for a call: false if there is none. */
 static bool look(const char *call, bool flushes, const char *path, long *ret_ms)
 {
     char text[CONTROL_SIZE];
@@ -130,7 +130,8 @@ static void wait_as_told(const char *call, bool flushes, const char *path)
     errno = error;
 }
 
-/* Waits as told; true if the call is to fail: errno says how. */
+/* Waits as the control file says; true if the call is to fail: errno says
+ * how. */
 static bool wait_for(const char *call, bool flushes, int fd)
 {
     char link[64];
@@ -248,7 +249,7 @@ EXPORT int open(const char *path, int flags, ...)
     return real(path, flags, mode);
 }
 
-/* The event loop itself: it stands still. */
+/* The event loop itself: it is blocked. */
 EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count,
                        int timeout, const sigset_t *mask)
 {

@@ -9,7 +9,7 @@ LIBRARY = os.path.join(os.path.dirname(HASPD), "slow_disk.so")
 
 
 class SlowDisk:
-    """Nodes that are started with 'environment' obey what was told last."""
+    """Nodes that are started with 'environment' obey the last setting."""
 
     def __init__(self, folder, name="slow_disk"):
         self.path = os.path.join(folder, name)
@@ -26,7 +26,7 @@ class SlowDisk:
         os.rename(self.path + ".new", self.path)
 
     def obeyed(self):
-        """How many calls have waited or failed as told."""
+        """How many calls have waited or failed as set."""
         try:
             with open(self.path + ".obeyed", "rb") as file:
                 return file.read().count(b"\n")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Every administrative act is a line in the log of each node that applies it:
-who, from where, what, whose session, its locks and tokens."""
+the actor, its address, the act, the session, its locks and tokens."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def told_by_all(cluster, *parts):
     wait_until(
         lambda: all(lines(node, *parts) for node in cluster.nodes[:3]),
         10,
-        "all nodes tell of " + " ".join(parts),
+        "all nodes report " + " ".join(parts),
     )
     found = [lines(node, *parts) for node in cluster.nodes[:3]]
     assert [len(one) for one in found] == [1] * 3, found

@@ -114,7 +114,8 @@ def test_a_renamed_file_is_followed_by_a_new_one(cluster):
     check_whole(old, path)
     assert lines(path)[0]["goes_on"] is True
     assert lines(path)[0]["number"] == lines(old)[-1]["number"]
-    # Renamed again and killed before any act: the first line says where to go on.
+    # Renamed again and killed before any act: the first line says where to
+    # continue.
     os.rename(path, old + "2")
     node.signal(signal.SIGHUP)
     wait_until(lambda: os.path.exists(path) and lines(path), 10, "a new file")
@@ -195,7 +196,7 @@ def test_what_was_denied_stands_in_the_file_of_the_asked_node(cluster, tmp_path)
         for _ in range(100):
             with pytest.raises(ReplyError, match="NOPERM"):
                 client.do("LOCK.SHOW", "orders")
-    # A stop tells what is gathered; it need not be waited for.
+    # A stop reports the collected acts without a wait.
     node.stop()
     node.start()
     (told,) = denials(file_of(node))
@@ -206,7 +207,7 @@ def test_what_was_denied_stands_in_the_file_of_the_asked_node(cluster, tmp_path)
     assert told["number"] <= acts(file_of(node))[-1]["number"]
     assert denials(file_of(other)) == []
     ban(cluster, "z")
-    wait_until(has("pattern=z", file_of(node)), 10, "an act behind it")
+    wait_until(has("pattern=z", file_of(node)), 10, "an act after it")
     check_whole(file_of(node))
     assert node.log().count('event="denied"') == 1
     assert secret not in node.log()

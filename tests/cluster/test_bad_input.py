@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Who comes with the wrong thing is told what, why and what next, on the side
-that sees it: one table for the port of clients, asked by the tool and by every
-language that is installed; one for the port between nodes; one for HTTP. What
-one may not read shows in no answer."""
+"""A wrong input is reported with what, why and the remedy, on the side that
+sees it: one table for the port of clients, asked by the tool and by every
+language that is installed; one for the port between nodes; one for HTTP. No
+answer shows what its reader may not read."""
 
 import concurrent.futures
 import glob
@@ -24,8 +24,8 @@ from fake_peer import identity
 from test_tls import expire
 from tls_cluster import HASP, SecurePeer, TlsCluster, as_user, tool
 
-# A program is given three words for each row, endpoints, folder and file with the
-# secret, asks for all rows at once, and says of each what it was told.
+# A program is given three words for each row, endpoints, folder and file with
+# the secret, asks for all rows at once, and prints the answer to each.
 PYTHON = """
 import hasp, sys, threading
 def tell(row, what):  # In one piece: all may end at once.
@@ -170,8 +170,8 @@ LANGUAGES = [
                           (make_go, "go"), (make_java, "javac"))
 ]
 
-# What a client comes with: what the tool says, what the languages say where the
-# node is the first to see it, and what that node's log says. '{tls}' is the
+# The input of a client: the text of the tool, the text of the languages if the
+# node is the first to see it, and the line in that node's log. '{tls}' is the
 # client's folder.
 ANOTHER_CA = ("the node's certificate was made by another CA than "
               "{tls}/ca.crt")
@@ -374,7 +374,8 @@ def test_the_node_says_whom_it_has_refused_and_why(bad):
 
 
 def tool_run(bad, row):
-    """What is wrong with what the tool says: one sentence, and nothing else."""
+    """The fault in the tool's text: it must be one sentence, and nothing
+    else."""
     done = subprocess.run([HASP, "-t", "40s", "run", "orders", "--", "echo", "x"],
                           env=bad.environment(row), capture_output=True,
                           text=True, timeout=60)
@@ -462,11 +463,10 @@ def knock(bad, node, row):
 
 
 def test_the_port_between_nodes_says_whom_it_has_refused_and_why(bad):
-    """In its log: whoever knocks there is no node, and is told nothing more than
-    the alert."""
+    """In its log: the peer is not a node, and gets only the alert."""
     term = bad.cluster.leader().status()["term"]
     for i, (row, reason) in enumerate(PEER_ROWS.items()):
-        node = bad.cluster.nodes[i % 2 * 2]  # Not node 2, who knocks.
+        node = bad.cluster.nodes[i % 2 * 2]  # Not node 2, the peer.
 
         def attempt():
             try:
@@ -588,8 +588,8 @@ PATHS = """/v1/locks/%s
 
 
 def test_what_one_may_not_read_shows_nowhere(bad):
-    """Whether a lock is held, by whom, since when: the answer is the same as of
-    a name that nobody knows, over RESP and HTTP, at each node."""
+    """Whether a lock is held, by whom, since when: the answer is the same as
+    for an unknown name, over RESP and HTTP, at each node."""
     cluster, leaks = bad.cluster, []
     with cluster.leader().connect() as admin:
         admin.do("SESSION.OPEN", "TTL", 60000, "NAME", "treasurer")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whoever floods a cluster with one request ends nobody's session, and deposes
-no leader. A few requests are drawn for each run; tools/bystander.py takes all,
-and measures."""
+"""A flood of one request ends no session, and deposes no leader. A few requests
+are drawn for each run; tools/bystander.py takes all, and measures."""
 
 import os
 import random

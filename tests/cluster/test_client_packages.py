@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What `make clients` packs can be published, and be installed offline as each
-language does it."""
+"""The packages of `make clients` can be published, and be installed offline as
+each language does it."""
 
 import json
 import os
@@ -153,7 +153,7 @@ def test_java(tmp_path_factory):
     space = "{http://maven.apache.org/POM/4.0.0}"
     project = ElementTree.parse(path).getroot()
     assert project.findtext(space + "groupId") == GROUP
-    # What Maven Central asks of a pom.
+    # The requirements of Maven Central for a pom.
     for part in ("name", "description", "url", "licenses/license/url",
                  "developers/developer/name", "scm/connection", "scm/url"):
         found = project.findtext("/".join(

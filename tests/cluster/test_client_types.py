@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What the type checkers of Python and TypeScript say, strictly, of the examples
-of the READMEs and of what has to be true of a lock that is held; and what help()
-says of the options."""
+"""The strict type checkers of Python and TypeScript on the examples of the
+READMEs and on the facts about a lock that is held; and the text of help() about
+the options."""
 
 import glob
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The daemon's configuration: what is refused, and who wins."""
+"""The daemon's configuration: its refusals, and its order of precedence."""
 
 import os
 import signal

@@ -62,7 +62,7 @@ def test_a_lone_node_needs_one_variable():
 
 
 def test_alone_is_not_insecure_once_anything_is_said_of_it():
-    """What nobody said may be guessed, and nothing else."""
+    """Only a value that was not given may be guessed."""
     done = haspd("--check-config", HASP_CLUSTER_ALONE="yes",
                  HASP_SECURITY_INSECURE="no")
     assert done.returncode == 78 and "not encrypted" in done.stderr
@@ -106,7 +106,7 @@ def test_http_is_for_all_with_tls_alone():
 
 
 class Lone:
-    """A node in a container of its own, as far as its ports go."""
+    """A node with the ports of a container of its own."""
 
     def __init__(self, folder):
         self.ports = free_ports(3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What clients have been told outlives the leader."""
+"""Acknowledged changes outlive the leader."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ def test_lock_queue_and_tokens_survive_the_leader():
                 wait_until(
                     lambda: len(show(holder_client, "a")["queue"]) == i + 1,
                     5,
-                    "it stands in the queue",
+                    "it is in the queue",
                 )
             before = show(holder_client, "a")
             leader.kill()
@@ -135,7 +135,7 @@ def test_a_stopped_leader_does_not_answer_from_the_past():
             finally:
                 old.resume()
             # Its question was in the socket before the release; the answer
-            # comes after it, so it must tell of it.
+            # comes after it, so it must show it.
             try:
                 assert stale.receive() == 0
             except ReplyError as refused:
@@ -145,7 +145,7 @@ def test_a_stopped_leader_does_not_answer_from_the_past():
 
 @pytest.mark.parametrize("is_new", [False, True])
 def test_a_stalled_leader_reads_what_waits_before_it_expires(is_new):
-    """Heartbeats that lie in the sockets when the process goes on, also on a
+    """Heartbeats that are in the sockets when the process continues, also on a
     connection that has yet to be accepted, come before what became due."""
     with Cluster(1) as cluster:
         node = cluster.leader()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What a node has answered is on the disk before: a machine that crashes at any
+"""A node writes to the disk before it answers: a machine that crashes at any
 moment, with a disk that forgets all that was not flushed, has lost nothing.
 
-A node runs under strace(1); shadow_disk.py replays its trace. Where strace
-cannot attach, these tests are skipped."""
+A node runs under strace(1); shadow_disk.py replays its trace. If strace cannot
+attach, these tests are skipped."""
 
 import os
 import re
@@ -30,8 +30,8 @@ COUNTS += [LOCKS, LOCKS + 1]
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    """A node of its own that has taken many locks, and was then killed; below
-    the folder what a crash after so many answers leaves."""
+    """A node of its own that has granted many locks, and was then killed; and
+    in the folder the rest after a crash at a given number of answers."""
     folder = tmp_path_factory.mktemp("flushes")
     trace = str(folder / "trace")
     cluster = Cluster(1, SMALL, start=False)
@@ -102,7 +102,7 @@ def replay(root, trace, folder, tokens):
 
 
 def start_after_crash(traced, count):
-    """From what the crash has left, on a machine that has started anew."""
+    """From the rest after the crash, on a machine that has restarted."""
     _, node, folder, _, _ = traced
     shutil.rmtree(node.dir)
     shutil.copytree(folder / ("after-%d" % count), node.dir)
@@ -135,14 +135,14 @@ def test_a_crash_loses_nothing_that_was_answered(traced, count):
 
 @needs_strace
 def test_what_the_trace_must_show(traced):
-    """Else the tests above would have seen nothing."""
+    """Otherwise the tests above would have seen nothing."""
     _, _, _, disk, _ = traced
     assert {"fsync", "openat", "unlinkat"} <= disk.seen
     assert disk.seen & {"io_submit", "pwritev2"}
     names = disk.folders[disk.root].names
     assert {"identity", "vote", "wal", "snapshot"} <= set(names)
     assert any(n.startswith("snapshot-") for n in names["snapshot"].names)
-    # The log was trimmed: only the snapshot has what stood there.
+    # The log was trimmed: only the snapshot has those entries.
     assert "segment-0000000000000001" not in names["wal"].names
 
 
@@ -171,7 +171,7 @@ def raft_messages(stream):
         body = bytes(stream[8 : 8 + size])
         del stream[: 8 + size]
         if kind == FRAME_RAFT and body[0] in KINDS:
-            # What follows the flags of a vote is a u32.
+            # A u32 follows the flags of a vote.
             flags = body[-5] if body[0] in (3, 4) else 0
             yield KINDS[body[0]], struct.unpack("<Q", body[2:10])[0], flags
 

@@ -30,7 +30,7 @@ bounded = bounded_to(COMPILE_S + 120)
 
 
 def go(folder, *words, bound=COMPILE_S, **more):
-    """Runs go without a network; what is built is kept below build/."""
+    """Runs go without a network; its output is kept below build/."""
     env = dict(
         os.environ,
         GOCACHE=os.path.join(ROOT, "build", "go"),

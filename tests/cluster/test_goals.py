@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The tools behind docs/performance.md still measure what they say: a round of
-each with the smallest sizes, whose figures say nothing."""
+"""The tools that measure for docs/performance.md still work: a round of each
+with the smallest sizes; these figures mean nothing."""
 
 import argparse
 import os
@@ -85,7 +85,7 @@ def test_each_goal_is_measured(redis, monkeypatch):
     rows = goals.measure(options)
     assert len(rows) == len(goals.ENDS) + len(goals.RATES) + 2 + 1
     for row in rows[:-1]:
-        # Processor time is told in ticks, of which so short a round may have none.
+        # Processor time is counted in ticks; a short round may have none.
         assert row.excess >= 0 and re.search(r"\d", row.measured), row.line()
     text = goals.text_of(rows)
     with open(goals.PAGE) as page:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the compiler has against mistakes is in the programs, and what a node
-knows is in no core file."""
+"""The compiler's protections against mistakes are in the programs, and no core
+file has a node's secrets."""
 
 import os
 import platform
@@ -28,13 +28,14 @@ def output(*words):
 @pytest.fixture(name="flags", scope="module")
 def flags_():
     if FLAVOUR not in ("release", "check", "level2"):
-        pytest.skip("a sanitizer or coverage, which are no programs for users")
+        pytest.skip("a build with a sanitizer or coverage, not for users")
     return output("make", "-s", "FLAVOUR=" + FLAVOUR, "hardening").split()
 
 
 @pytest.mark.parametrize("program", BUILT, ids=os.path.basename)
 def test_programs_are_hardened(program, flags):
-    """What each flag leaves behind, for the flags that this compiler has."""
+    """The trace of each flag in a program, for the flags that this compiler
+    has."""
     imported = output("readelf", "--dyn-syms", "--wide", program)
     headers = output("readelf", "--file-header", "--program-headers", "--wide", program)
     dynamic = output("readelf", "--dynamic", "--wide", program)
@@ -47,8 +48,8 @@ def test_programs_are_hardened(program, flags):
     if "-D_FORTIFY_SOURCE=3" in flags:
         checked = set(re.findall(r"__(\w+)_chk@", imported))
         assert {"snprintf", "memcpy"} <= checked, checked
-    # The note that turns it on is lost where the system's start files lack it,
-    # as Debian's do: the landing pads are looked for.
+    # The note that turns it on is lost if the system's start files lack it, as
+    # Debian's do: so the test searches for the landing pads.
     if "-fcf-protection=full" in flags and platform.machine() == "x86_64":
         assert code.count("\tendbr64") > 200
     if "-mbranch-protection=standard" in flags:

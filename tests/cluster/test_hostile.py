@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What strangers send costs them their connection and us nothing."""
+"""Bad bytes cost their sender the connection and the node nothing."""
 
 import contextlib
 import hashlib
@@ -52,8 +52,8 @@ PEER_GARBAGE = GARBAGE + [
 
 
 def throw(port, data, linger=0.2):
-    """Sends until the other side closes or takes no more; returns what it
-    said."""
+    """Sends until the other side closes or stops reading; returns its
+    answer."""
     said = b""
     try:
         with socket.create_connection(("127.0.0.1", port), 5) as one:
@@ -198,7 +198,7 @@ def test_megabytes_of_patterns_do_not_depose_the_leader():
         watcher = stack.enter_context(leader.connect(60))
         watcher.do("PSUBSCRIBE", "lock:aaa*")
         for i, client in enumerate(hostile):
-            # Each byte of a name is looked for among five hundred.
+            # Each byte of a name is compared with five hundred.
             patterns = ["*[%s]%d/%d" % ("x" * 500, i, j) for j in range(64)]
             client.send("PSUBSCRIBE", *patterns)
         for client in hostile:
@@ -283,7 +283,7 @@ def test_what_waits_for_an_earlier_answer_is_bounded():
         cluster.leader()
         node = cluster.nodes[0]
         for other in cluster.nodes[1:]:
-            other.kill()  # What is asked waits for a leader.
+            other.kill()  # Requests wait for a leader.
         before = node.memory_kib()
         clients = [stack.enter_context(node.connect(30)) for _ in range(16)]
         sent = [0] * len(clients)
@@ -358,7 +358,8 @@ def established(node):
 ])
 def test_connections_that_have_ended_keep_no_place(limit, has_done):
     """Their closes are spread over some milliseconds. Meanwhile others have
-    their places, and the node no more open files than 'connections' allows."""
+    their places, and the node has at most the open files that 'connections'
+    allows."""
     with Cluster(1, extra="%s = 300\n" % limit) as cluster:
         node = cluster.leader()
         pid = node.process.pid
@@ -476,7 +477,7 @@ def test_many_who_never_read_cost_little_together():
                     pass
                 peak = max(peak, node.memory_kib())
             print("KiB before %d, at most %d" % (before, peak))
-            # What closes a connection is 16 MiB; here nobody gets so far.
+            # A connection is closed at 16 MiB; here none gets there.
             assert peak < before + (32 << 10)
             assert node.is_serving()
         finally:

@@ -124,7 +124,7 @@ def test_who_is_far_behind_is_not_ready():
             seen.append(get(node, "/readyz"))
             return seen[-1][2].startswith("behind: applied ")
 
-        wait_until(is_behind, 40, "it is behind")
+        wait_until(is_behind, 40, "it lags behind")
         assert seen[-1][0] == 503
         assert metrics(node)["hasp_ready"] == 0
 

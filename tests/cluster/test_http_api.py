@@ -277,7 +277,7 @@ def test_a_name_is_decoded_once(asker, name):
         assert shown["name"] == text
         assert shown["holders"][0]["token"] == token
         assert asker.get("/v1/lock/check", name=text, token=token)[1] == {"holds": 1}
-    # A slash may stand as it is, once more encoded it is another name.
+    # A slash may be plain; encoded twice it is another name.
     assert asker.get("/v1/locks/%s" % name)[1]["mode"] == "free"
     asker.post("/v1/lock/acquire", name=name)
     assert asker.get("/v1/locks/%s" % name)[1]["mode"] == "exclusive"
@@ -346,7 +346,7 @@ def test_a_large_body_is_refused(node):
     assert reply.startswith(b"HTTP/1.1 413 ") and b'"code":"BADARG"' in reply
 
 
-# Who may ask.
+# The requests that are allowed.
 
 
 def test_pages_of_elsewhere_are_refused(node):
@@ -464,7 +464,8 @@ def test_a_number_counts_once_though_the_leader_dies():
                     leader.kill()
             answers = [one.result()[0] for one in asked]
         assert 200 in answers and set(answers) <= {200, 503, 504}
-        # Whatever was told, sent again under its number each counts once.
+        # Whatever the answer was, a request sent again under its number counts
+        # once.
         for i in range(1, 65):
             wait_until(
                 lambda i=i: asker.post("/v1/lock/acquire", name="once", req=i)[0]
@@ -630,7 +631,7 @@ def test_requests_are_no_presence(asker, name):
     reply = stream.getresponse()
     assert reply.status == 200 and reply.readline() == b": hasp\n"
     asker.post("/v1/session/keep")
-    # A request beside it is no second presence.
+    # A request beside it does not count as a second connection.
     asker.post("/v1/lock/acquire", name=name + "y")
     reply.close()
     stream.close()
@@ -800,7 +801,7 @@ def test_a_lease_is_of_one_holder(asker, cluster, name):
     path = "/v1/lease/" + name
     status, taken = asker.put(path, holder="backup", ttl_ms=20000)
     assert status == 200 and taken["trust_ms"] == 20000
-    # The same name from another host: whose the lease is cannot be known.
+    # The same name from another host: the owner of the lease cannot be known.
     for node in cluster.nodes:
         status, problem = asker.at(node).put(path, holder="backup", ttl_ms=20000)
         assert (status, problem["code"]) == (423, "HELD")

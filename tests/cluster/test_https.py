@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""HTTP over TLS: what it lets in and what it tells, bearers, certificates, long
+"""HTTP over TLS: what it admits and answers, bearers, certificates, long
 answers, streams, clients that come and go, new certificates."""
 
 import http.client
@@ -75,7 +75,7 @@ def test_a_bearer_and_a_certificate_are_users(cluster):
     headers = dict(JSON, **bearer(cluster))
     assert ask(cluster, third, "PUT", "/v1/lease/a", body, JSON)[0] == 401
     assert ask(cluster, third, "PUT", "/v1/lease/a", body, headers)[0] == 200
-    # A certificate counts where it is asked for.
+    # A certificate counts if it is requested.
     assert ask(cluster, third, "GET", "/v1/locks/a", user="app")[0] == 401
     assert ask(cluster, second, "GET", "/v1/locks/a", user="app")[0] == 200
     assert ask(cluster, second, "GET", "/v1/locks/a", headers=bearer(cluster))[0] == 200
@@ -122,8 +122,8 @@ def test_pages_of_plain_origins_change_nothing(cluster):
 
 
 def test_long_answers_arrive_whole_though_read_slowly(cluster):
-    """More than all buffers on the way have room for, and the connection is
-    closed behind it."""
+    """More than all buffers on the way can take; the connection is closed after
+    it."""
     node = cluster.leader()
     with node.connect() as client:
         client.do("SESSION.OPEN", "TTL", "60000")
@@ -203,19 +203,19 @@ def test_a_revoked_certificate_is_no_user_here_either(cluster):
     tool("cert", "user", "gone", folder=cluster.folder)
     cluster.hasp("user", "add", "gone", "--role", "app")
     wait_until(lambda: ask(cluster, second, "GET", "/v1/locks/a",
-                           user="gone")[0] == 200, 10, "he is known")
+                           user="gone")[0] == 200, 10, "it is known")
     cluster.hasp("cert", "revoke", os.path.join(cluster.certs, "user-gone"))
 
     def refused():
         status, text = ask(cluster, second, "GET", "/v1/locks/a", user="gone")
         return status == 401 and b"certificate was revoked" in text
 
-    wait_until(refused, 10, "he is refused")
+    wait_until(refused, 10, "it is refused")
 
 
 def test_what_hasp_itself_closes_ends_no_session(cluster):
-    """The secret by which a stream came is withdrawn: it is closed, and the
-    session goes on for its lease, though it lingers for 50 ms alone."""
+    """The secret of a stream is withdrawn: the stream is closed, and the
+    session continues for its lease, although its linger is 50 ms."""
     node = cluster.nodes[0]
     path = cluster.folder + "/second.secret"
     cluster.hasp("secret", "add", "app", "--file", path, "--label", "second")

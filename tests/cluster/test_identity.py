@@ -249,8 +249,8 @@ def test_a_removal_that_is_rolled_back_removes_nobody(turn):
 
 @only_long
 def test_two_directories_that_two_leaders_add(turn):
-    """One of them leads no more: what it added is no member, nor its vote one
-    when the old leader is back."""
+    """One of them no longer leads: the node that it added is not a member, and
+    its vote does not count when the old leader is back."""
     with World(5) as world:
         one, two, three, four, old = world.founders
         world.make_leader(one)
@@ -312,7 +312,8 @@ def test_an_empty_directory_that_is_not_the_announced_one(turn):
 
 
 def fill_the_log(leader, count):
-    """So many entries, and a snapshot after which the log is trimmed."""
+    """Writes 'count' entries, and takes a snapshot after which the log is
+    trimmed."""
     with leader.connect(30) as client:
         client.do("SESSION.OPEN", "TTL", 60000)
         for _ in range(count // 200):
@@ -456,7 +457,7 @@ def test_an_empty_directory_under_the_number_of_one_that_was_added(
         world.commits_nothing(two)
         three.start()
         leader = world.kept()
-        # What the operator has to do.
+        # The operator's remedy.
         assert world.order(leader, "RAFT.REMOVE", 4) == "OK"
         world.add(leader, four)
         world.whole([two, three, four], [])

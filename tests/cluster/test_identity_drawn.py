@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Histories of old data directories that are drawn by chance: members are
-replaced, links cut, tables lost, old directories run on or come back. Nobody
-is ever the second holder, and in the end every acknowledged lock is held.
+replaced, links cut, tables lost, old directories run on or come back. No lock
+ever has a second holder, and in the end every acknowledged lock is held.
 
-    IDENTITY_DRAWN=20 make cluster T=identity_drawn     so many histories
+    IDENTITY_DRAWN=20 make cluster T=identity_drawn     number of histories
     IDENTITY_SEED=7                                     the first one's seed
 """
 
@@ -106,7 +106,7 @@ class Drawn:
         return self.world.place(number, "n%dr%d" % (number, self.count))
 
     def replace(self):
-        """As far as it comes: what became of it is asked of the next leader."""
+        """Up to a failure: the next leader knows the outcome."""
         victim = self.rng.choice(self.present)
         if self.rng.random() < 0.3:
             self.stop(victim)
@@ -135,7 +135,7 @@ class Drawn:
         return None, {}
 
     def settle(self):
-        """All links work again, and each number is a voter; who is named is
+        """All links work again, and each number is a voter; the named ones are
         present, all others are old."""
         self.mend()
         for place in self.present:
@@ -178,7 +178,7 @@ class Drawn:
         return len(self.present) == len(self.numbers)
 
 
-if DRAWN > 0:  # Else there is nothing to collect.
+if DRAWN > 0:  # Otherwise there is nothing to collect.
 
     @pytest.mark.parametrize("seed", range(FIRST, FIRST + DRAWN))
     def test_a_drawn_history(seed):

@@ -15,7 +15,7 @@ from test_rotation import Worker, go_on
 from tls_cluster import as_user
 
 bounded = bounded_to(240)  # They look each minute.
-NAME = "test"  # Of the cluster, as cluster.py has it.
+NAME = "test"  # The cluster's name in cluster.py.
 
 
 def openssl(*words):
@@ -150,7 +150,7 @@ def test_secrets_that_kubelet_swaps_are_taken_under_load():
         before = {node: cluster.shown(node) for node in cluster.nodes}
         pids = [node.process.pid for node in cluster.nodes]
         cluster.renew()
-        # They look each minute; nobody tells them.
+        # They check each minute, without a notice.
         wait_until(lambda: all(cluster.shown(node) != before[node]
                                for node in cluster.nodes), 90, "new ones")
         go_on(workers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What packaging/image and packaging/kubernetes say fits together. `make
+"""The texts of packaging/image and packaging/kubernetes agree. `make
 test-kubernetes` renders and validates, test_pods.py plays a StatefulSet."""
 
 import os
@@ -45,7 +45,7 @@ def test_the_variables_of_the_config_map_are_a_configuration():
 
 
 def test_the_variables_of_tls_are_settings():
-    """--print-config tells of a variable that is none, whatever it points to."""
+    """--print-config reports an unknown variable, whatever its value is."""
     env = pods.variables("tls-cert-manager")
     text = read("packaging", "kubernetes", "overlays", "tls-cert-manager",
                 "statefulset.yaml")
@@ -102,7 +102,7 @@ def test_image_containerfile_and_pod_say_the_same():
 
 
 def test_no_variable_of_a_service_is_taken_for_a_setting():
-    """Kubernetes tells pods of each service by variables that begin with its
+    """Kubernetes gives pods variables for each service that begin with its
     name; our own have it off, and pods of others may not."""
     env = {**pods.variables(), "HASP_NODE_ID": "1"}
     for name in ("HASP", "HASP_CLIENTS"):

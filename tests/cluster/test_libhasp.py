@@ -31,14 +31,14 @@ def endpoints(cluster):
 
 
 class Act:
-    """What a scenario may ask for; each word is a method."""
+    """The commands of a scenario; each word is a method."""
 
     def __init__(self, cluster, process):
         self.cluster = cluster
         self.process = process
 
     def queue(self, lock, count):
-        """Waits until so many wait for the lock."""
+        """Waits until 'count' requests wait for the lock."""
         def has():
             def show(client):
                 return len(client.map('LOCK.SHOW', lock)['queue'])
@@ -148,13 +148,13 @@ def test_a_wait_can_be_interrupted_when_nobody_listens():
 
 
 class Cutter(threading.Thread):
-    """Stands before a node and, now and then, takes a request there and cuts
-    the connection when the answer comes: done, but nobody was told."""
+    """A proxy of a node: now and then it forwards a request and cuts the
+    connection when the answer comes: done, but not reported."""
 
     def __init__(self, node, seed, part=0.1, doomed=None):
         super().__init__(daemon=True)
         self.part = part
-        self.doomed = doomed  # A request with this word is told EXPIRED.
+        self.doomed = doomed  # A request with this word gets EXPIRED.
         self.node = node
         self.random = random.Random(seed)
         self.cuts = 0
@@ -350,7 +350,7 @@ def test_the_example_of_the_page_compiles(tmp_path):
 
 
 def test_without_endpoints_the_nodes_of_hasp_dev_are_asked():
-    """As in the other languages; where no network is, so that nobody answers."""
+    """As in the other languages; without a network, so no node answers."""
     alone = ['unshare', '-rn']
     if subprocess.run([*alone, 'true'], capture_output=True).returncode != 0:
         pytest.skip('no network namespaces')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Limits of the state are the cluster's: files that differ, limits that change
-while it runs, restarts behind such a change."""
+while it runs, restarts after such a change."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def hasp(cluster, *words):
 
 
 def shown(cluster):
-    """{limit: {value, used, ...}}, as the tool tells it."""
+    """{limit: {value, used, ...}}, as the tool prints it."""
     rows = json.loads(hasp(cluster, "-o", "json", "limits").stdout)
     return {row["name"]: row for row in rows}
 
@@ -112,7 +112,7 @@ def test_founders_whose_limits_differ_refuse_each_other():
             "founders differ: limits.locks is %d at node %d and %d at node %d; "
             "use the same in both files"
         )
-        # The greater id dials, is refused, and is told why.
+        # The greater id dials, is refused, and gets the reason.
         for refusing, refused_one, there, here in (
             (cluster.nodes[0], odd, 5000, 1000000),
             (odd, cluster.nodes[2], 1000000, 5000),
@@ -214,7 +214,7 @@ def test_no_ttl_is_longer_than_the_bound():
             assert str(refused(client, "EVAL", script, 1, "k", "v", 9000)) == said
             # Without a TTL it is the default, or less.
             assert client.map("SESSION.OPEN")["ttl_ms"] == 5000
-            # What there is stays.
+            # The existing ones stay.
             assert other.do("SESSION.KEEP") is not None
             assert other.map("SESSION.SHOW", long_one.id)["ttl_ms"] == 50000
         row = shown(cluster)["ttl_max"]
@@ -271,7 +271,7 @@ def test_a_full_state_refuses_what_is_new_and_all_nodes_stay_up():
                     10,
                     "all nodes have as much",
                 )
-            # What gives back is served; then there is room again.
+            # Releases are served; then there is room again.
             assert other.do("BLACKLIST.ADD", "CLIENT", "rogue", "REASON", "r") == "OK"
             assert client.do("SESSION.KEEP") is not None
             assert client.do("LOCK.RELEASE", "l0", "REQ", 2000) == 0
@@ -286,7 +286,7 @@ def test_a_full_state_refuses_what_is_new_and_all_nodes_stay_up():
 
 
 def test_a_table_without_room_grows():
-    """Where it did not, all nodes ended at the same entry."""
+    """Without that, all nodes ended at the same entry."""
     with Cluster(3, extra="table_size = 16M\nflush_records = 500\n") as cluster:
         leader = cluster.leader()
         with leader.connect(60) as client:

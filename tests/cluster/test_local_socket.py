@@ -43,7 +43,8 @@ def test_programs_of_the_machine_come_by_it(path, caplog):
             assert shown.split()[0] == "b", shown
         assert caplog.records == [], "nothing to complain of"
         assert "anyone" in tool("-e", at, "whoami").stdout
-        # A node that was killed leaves it behind; the next start takes it over.
+        # A node that was killed leaves it in place; the next start takes it
+        # over.
         node.kill()
         assert os.path.exists(path)
         node.start()
@@ -174,7 +175,8 @@ def passes(node, path, ours):
 
 @pytest.mark.parametrize("kernel", ["as it is", "before 6.16"])
 def test_a_passed_descriptor_freezes_nobody(path, kernel):
-    """The last reference of a TCP socket that lingers, dropped by who reads."""
+    """The last reference of a TCP socket that lingers, dropped by the
+    reader."""
     is_old = kernel == "before 6.16"
     environment = {"LD_PRELOAD": OLD_KERNEL} if is_old else None
     with Cluster(1, in_listen(path), start=False) as cluster, socket.create_server(

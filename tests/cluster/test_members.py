@@ -37,8 +37,8 @@ def leader_do(cluster, *words, besides=()):
 
 
 def hand_over(cluster, heir):
-    """Until it leads. A transfer is refused while the heir has not been heard,
-    and whether one took effect is not always known."""
+    """Waits until it leads. A transfer is refused while the successor has not
+    been heard, and whether one took effect is not always known."""
 
     def leads():
         leader = cluster.leader()
@@ -178,7 +178,7 @@ def test_a_removed_member_is_told_by_whom_and_stops():
             lambda: "this node is refused" in gone.log().split("made")[-1]
             or "not added yet" in gone.log(),
             15,
-            "it hears that it is no member",
+            "it learns that it is not a member",
         )
         assert gone.is_running
         with leader.connect() as client:
@@ -187,8 +187,9 @@ def test_a_removed_member_is_told_by_whom_and_stops():
 
 
 def test_clients_of_a_removed_member_are_told_and_go_elsewhere(tmp_path):
-    """NOLEADER: nothing was done. What may have been done is asked again by its
-    number elsewhere, and has kept its place; the tool's lock is kept."""
+    """NOLEADER: nothing was done. A request that may have been done is repeated
+    under its number elsewhere, and has kept its place; the tool's lock is
+    kept."""
     with Cluster(3) as cluster:
         leader = cluster.leader()
         gone = cluster.followers(leader)[0]
@@ -274,8 +275,8 @@ def replace_first(cluster, first):
 
 
 def let_others_lead(cluster, first):
-    """Neither the first nor the last, which is to be away: whoever leads when
-    one of them goes stays."""
+    """Neither the first nor the last, which is to be away: the leader at that
+    time stays."""
     hand_over(cluster, cluster.nodes[1])
 
 
@@ -285,7 +286,7 @@ def test_a_leader_that_is_not_expected_dials_although_its_id_is_smaller():
         let_others_lead(cluster, first)
         assert leader_do(cluster, "RAFT.REMOVE", 1, besides=[first]) == "OK"
         # It knows that the removal is committed.
-        wait_until(lambda: "member removed" in last.log(), 10, "it is told")
+        wait_until(lambda: "member removed" in last.log(), 10, "it is logged")
         assert last.stop() == 0
         first.kill()
         shutil.rmtree(first.dir)
@@ -311,7 +312,7 @@ def test_a_founder_that_was_replaced_leads_one_that_was_away(has_table):
         replace_first(cluster, first)
         if not has_table:
             # As after a crash of the machine: it has its log and the record of
-            # the founders, and nobody has told it what of that is committed.
+            # the founders, and does not know how much of that is committed.
             os.unlink(os.path.join(last.dir, "trust"))
         last.start()
         cluster.converged(15)
@@ -364,8 +365,8 @@ def silence_ms(node, other):
 
 
 def start_alone(cluster, id):
-    """A node of this number that was not told of any cluster, and has founded
-    its own; its ports, for clients and for nodes."""
+    """A node of this number that does not know any cluster, and has founded its
+    own; its ports, for clients and for nodes."""
     ports = free_ports(3)
     node = Node(cluster, 99, ports)
     node.id = id
@@ -419,7 +420,7 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
             time.sleep(0.3)
             node.start()
             assert wire.receive() == "OK"
-        # A node that stops has dialled in vain.
+        # A node that stops has dialled without success.
         with leader.connect() as wire:
             wire.send("RAFT.ADD", 9, host % 1)
             time.sleep(0.1)
@@ -445,7 +446,7 @@ def test_a_standby_is_an_edge_for_clients():
             one.do("SESSION.KEEP")
             one.do("LOCK.RELEASE", "a")
             assert two.receive() > token
-        # Nobody needs it, and its clients go on elsewhere.
+        # It is not needed, and its clients continue elsewhere.
         edge.kill()
         with leader.connect() as client:
             session.attach(client)
@@ -498,7 +499,7 @@ def test_a_node_whose_peers_are_of_another_cluster_serves_nobody():
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
         )
         assert health.returncode != 0 and "alone in its cluster" in health.stderr
-        # The cluster with a majority goes on.
+        # The cluster with a majority continues.
         with cluster.leader(besides=[node]).connect() as client:
             Session(client)
             client.do("LOCK.ACQUIRE", "a")
@@ -518,7 +519,7 @@ def test_a_node_that_listens_elsewhere_says_so():
                                     "client = 127.0.0.1:%d\n" % node.client_port))
         node.start()
         event = 'event="this node listens elsewhere than the member list says"'
-        wait_until(lambda: event in node.log(), 30, "it is told")
+        wait_until(lambda: event in node.log(), 30, "it is logged")
         wait_until(lambda: node.status() is not None, 30, "it answers")
         said = "clients at 127.0.0.1:%d, but the member list says 127.0.0.1:%d"
         assert said % (node.client_port, listed) in node.status()["elsewhere"]

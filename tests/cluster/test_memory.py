@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Memory runs out, once, at one allocation after the other: a node stops and
-has lost nothing; the library says so and goes on."""
+has lost nothing; the library reports it and continues."""
 
 import os
 import signal
@@ -95,5 +95,5 @@ def test_each_allocation_of_the_library_fails_once():
         words = done.stdout.split()
         told, stopped = int(words[1]), int(words[3])
         assert told >= 10, "the faults were not met"
-        # Where it stops it is for the buffers that it shares with haspd.
+        # If it stops, the reason is in the buffers that it shares with haspd.
         assert done.stderr.count("base/memory.c") == stopped

@@ -38,8 +38,8 @@ def cluster():
 
 
 def series(text):
-    """{name: [{label: value}]} of what a node tells; none of what takes its time,
-    as the clocks' rates."""
+    """{name: [{label: value}]} of a node's metrics, without slow ones such as
+    the clocks' rates."""
     found = {name: [] for name in re.findall("^# TYPE (\\w+)", text, re.M)}
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -50,13 +50,13 @@ def series(text):
 
 
 def check_query(query, known):
-    """Each metric of a query is told, and each label that it asks for."""
+    """Each metric of a query exists, and each label that it asks for."""
     for name in WORD.findall(query):
         if name not in known:
             raise ValueError("%s: there is no %s" % (query, name))
     for name, matchers in MATCHER.findall(query):
         for label, how, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', matchers):
-            if label in ("job", "cluster"):  # Of the scrape.
+            if label in ("job", "cluster"):  # Added by the scrape.
                 continue
             wanted = value.split("|") if how == "=~" else [value]
             told = {one.get(label) for one in known[name]}
@@ -134,7 +134,7 @@ def test_what_the_page_says_to_do_can_be_done(cluster):
 
 
 def test_every_alert_looks_at_one_cluster_by_itself():
-    """Each is tried with two clusters; what joins series joins those of one."""
+    """Each is tried with two clusters; a join of series joins those of one."""
     tests = text_of("packaging", "alerts_test.yml")
     tried = set()
     for part in tests.split("  - interval: ")[1:]:
@@ -171,7 +171,7 @@ def check_stage(found, stage):
     assert bucket(found, name, "+Inf", label) == total > 4
     longest = found['%s_max{stage="%s"}' % (name, stage)]
     assert 0 < longest < 60
-    # What is below a microsecond each time does not add up.
+    # Times below a microsecond do not add up.
     assert found['%s_sum{stage="%s"}' % (name, stage)] > longest - 1e-6
 
 
@@ -191,7 +191,7 @@ def test_waits_and_holds_are_timed():
             one.do("LOCK.RELEASE", "a")
             two.receive()
 
-            # Each node tells of it, when it has applied it.
+            # Each node reports it, once it has applied it.
             def told(node):
                 found = metrics(node)
                 return found["hasp_wait_seconds_count"] == 1 == found[
@@ -199,7 +199,7 @@ def test_waits_and_holds_are_timed():
                 ]
 
             for node in cluster.nodes:
-                wait_until(lambda node=node: told(node), 5, "it is told")
+                wait_until(lambda node=node: told(node), 5, "it is reported")
                 found = metrics(node)
                 for name in ("hasp_wait_seconds", "hasp_hold_seconds"):
                     assert bucket(found, name, "0.5") == 0
@@ -270,8 +270,8 @@ def share(client, first, last):
 
 
 def test_a_search_for_deadlocks_that_is_given_up_is_told():
-    """Who waits for 10,100 readers, and is waited for: 10,000 of them are asked
-    whether they wait for him, and the wait stands."""
+    """A request that waits for 10,100 readers, and is waited for: the search
+    asks 10,000 of them whether they wait for it, and the wait is accepted."""
     name = "hasp_deadlock_searches_given_up_total"
     with Cluster(1) as cluster:
         node = cluster.leader()
@@ -352,7 +352,7 @@ def test_what_holds_up_the_loop_is_looked_for():
         timeout=60,
     )
     lines = done.stdout.splitlines()
-    # Three nodes tell of each piece of work, one of them as the leader.
+    # Three nodes report each piece of work, one of them as the leader.
     assert [line.split()[0] for line in lines[:-1]] == [w for w in works for _ in "123"]
     assert sum("leader" in line for line in lines) == len(works)
     assert re.match(r"longest: \w+, within [0-9.]+ ms; stages over 20 ms: \d+$",

@@ -89,8 +89,8 @@ def test_the_counter_sees_a_lost_update():
 
 
 def take_all(world, beliefs):
-    """Every lock can be had again within a lease and a few seconds, whoever
-    held it, with a token greater than all before."""
+    """Every lock can be acquired again within a lease and a few seconds,
+    whatever its holder, with a token greater than all before."""
     leader = world.cluster.leader()
     greatest = collections.Counter()
     for one in beliefs:
@@ -112,7 +112,7 @@ def take_all(world, beliefs):
 
 
 def kept(world, seed):
-    """Copies what the clients have written to where it stays."""
+    """Copies the clients' records to a place that stays."""
     folder = os.path.join(os.path.dirname(HASPD), "nemesis-%d" % seed)
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
@@ -152,7 +152,7 @@ def run(nodes, seconds, seed, faults, plant="", plan=None):
 
 
 def goes_on(world):
-    """What does not, after the faults, in words."""
+    """The checks that fail after the faults, in words."""
     try:
         world.cluster.leader(20)
         wait_progress(world, 20)

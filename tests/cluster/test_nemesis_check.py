@@ -72,7 +72,7 @@ def test_what_is_right_passes():
 
 def test_two_hold_one_lock():
     assert Made().acquire(0, 1, 5).acquire(2, 3, 6, s=2).found()
-    # The release is under way: it may have come first.
+    # The release is under way: it may have taken effect first.
     made = Made().acquire(0, 1, 5).release(1.5, 9, 5)
     assert made.acquire(2, 3, 6, s=2).found() == []
     # Or it has no answer.
@@ -162,7 +162,7 @@ def test_what_is_told_late_may_be_of_before_an_end():
     assert shown(2.5, **gone) == [] and shown(3.5, **gone)
     life = {"k": "life", "t": 3.0, "backup": 2.5, "until": 4.0}
     assert shown(2.5, **life) == [] and shown(3.5, **life)
-    # What was asked and not answered has happened before the end, too.
+    # A request without an answer has happened before the end, too.
     note = {"k": "op", "op": "note", "n": 9, "t": 1.5, "s": 1, "lock": "a"}
     made = Made(until=2.0).acquire(0, 1, 5)
     made.add(token=5, note="new", **note)
@@ -181,7 +181,7 @@ def test_entering_again_is_counted():
     made = Made().acquire(0, 1, 5).acquire(1, 2, 5)
     made.show(2, 3, hold(1, 5, count=2)).release(3, 4, 5, 1)
     assert made.release(4, 5, 5, 0).found() == []
-    # Once done twice: the count tells.
+    # One was done twice: the count shows it.
     assert Made().acquire(0, 1, 5).release(1, 2, 5, 1).found()
     assert Made().acquire(0, 1, 5).acquire(1, 2, 6).found()
 
@@ -456,7 +456,7 @@ def test_watchers_are_told_all_of_it_once():
     left_out = [watch([7, 4, 0]), *GRANTED[2:]]
     assert watched([watch(), *GRANTED], left_out), "one is left out"
     assert watched([watch(), *GRANTED], [watch(), GRANTED[0], *GRANTED[2:]])
-    assert watched([watch(), *GRANTED, GRANTED[3]]), "one is told twice"
+    assert watched([watch(), *GRANTED, GRANTED[3]]), "one comes twice"
     assert watched([watch(), *reversed(GRANTED)]), "they are out of order"
     other = [event(4, "granted", 104, session=2)]
     assert watched([watch(), *GRANTED], [watch(), *other]), "another event"
@@ -473,7 +473,7 @@ def test_what_is_granted_is_told_to_who_watches():
     made = Made().acquire(0, 1, 104, lock="e0").acquire(4, 5, 106, lock="e0")
     assert watched([watch(), *GRANTED], made=made) == []
     made.acquire(6, 7, 107, lock="e1")
-    assert watched([watch(), *GRANTED], made=made), "a grant that is not told"
+    assert watched([watch(), *GRANTED], made=made), "a grant without an event"
     assert watched([watch(), *GRANTED[:3]], made=made) == []
     kept_out = event(7, "granted", 107)
     told = [watch(), *GRANTED[:3], kept_out, GRANTED[3]]
@@ -491,14 +491,14 @@ def test_a_lock_opens_before_its_delay_is_over():
 
     assert taken_at(2.6) == [] and taken_at(2.4)
     assert taken_at(2.1, is_closed=True) == []
-    # The end of a limited hold is no other.
+    # The end of a limited hold is the same.
     assert taken_at(1.9, over=1.2) == [] and taken_at(1.6, over=1.2)
-    # Nor does it end later since its client is told of the session's end.
+    # It does not end later because its client learns of the session's end.
     for limit, is_right in (({"over": 1.2}, True), ({}, False)):
         made = Made(until=2.0).acquire(0, 1, 5, delay=0.5, **limit)
         made.add(k="gone", s=1, t=2.1)
         assert (made.acquire(2.2, 2.3, 9, s=2).found() == []) == is_right
-    # Who tries in vain meanwhile may have been kept out by the delay.
+    # A try that fails meanwhile may have failed because of the delay.
     made = Made(until=2.0).acquire(0, 1, 5, delay=0.5)
     made.acquire(2.1, 2.2, None, s=2)
     assert made.acquire(2.6, 2.7, 9, s=2).found() == []

@@ -24,7 +24,7 @@ def snapshot(node):
 
 
 def test_an_older_log_beside_a_newer_snapshot_is_refused():
-    """What this node has acknowledged in between is gone."""
+    """This node's acknowledgements in between are gone."""
     with Cluster(1) as cluster:
         node = cluster.leader()
         snapshot(node)

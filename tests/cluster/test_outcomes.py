@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a client sends is data: none of it ends a node, or counts as a verdict
-of ours."""
+"""A client's bytes are data: they never end a node, or count as the node's
+verdict."""
 
 import socket
 import threading
@@ -47,7 +47,7 @@ def test_what_a_script_returns_ends_no_node_and_counts_nowhere():
 
 
 def set_at_once(node, key, count):
-    """Many clients set one free key in one moment; who was told what."""
+    """Many clients set one free key in one moment; the answers to each."""
     line = [f"*5\r\n$3\r\nSET\r\n${len(key)}\r\n{key}\r\n$2\r\nv{i}\r\n"
             "$2\r\nPX\r\n$4\r\n5000\r\n".encode() for i in range(count)]
     clients = [socket.create_connection(("127.0.0.1", node.client_port), 10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What packaging/ holds, and the tables of docs/operations.md, are true."""
+"""The files of packaging/ and the tables of docs/operations.md are true."""
 
 import os
 import re
@@ -123,7 +123,7 @@ def manual(section):
 
 
 def plain(text):
-    """Of a cell of a table in Markdown what remains without its marks."""
+    """The text of a cell of a table in Markdown, without its marks."""
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
@@ -181,7 +181,7 @@ def test_mandoc_finds_nothing_wrong_with_the_pages(installed):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder in which everything stands as below /, by `make install`."""
+    """A folder with everything at its place below /, by `make install`."""
     folder = str(tmp_path_factory.mktemp("root"))
     made = subprocess.run(
         ["make", "-s", "install", "DESTDIR=" + folder, "PREFIX=/opt/hasp",
@@ -193,7 +193,7 @@ def installed(tmp_path_factory):
 
 
 def flags(root, *words):
-    """What pkg-config tells about what is installed below 'root'."""
+    """The output of pkg-config about the files below 'root'."""
     env = dict(
         os.environ,
         PKG_CONFIG_SYSROOT_DIR=root,

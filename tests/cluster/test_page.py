@@ -130,7 +130,7 @@ class Page:
             file.write(base64.b64decode(shot["data"]))
 
     def errors(self, besides="$^"):
-        """What the console has had to complain about since the last look."""
+        """The console's complaints since the last call."""
         return [
             line["message"]
             for line in self.driver.get_log("browser")
@@ -161,7 +161,7 @@ def cluster():
 
 
 class Locker:
-    """A session at one node, whose lease outlives the test."""
+    """A session at one node, with a lease that outlives the test."""
 
     def __init__(self, node, name, ttl=600000):
         self.client = node.connect()
@@ -408,7 +408,7 @@ def test_a_holder_is_asked_and_a_hold_without_end_is_broken_by_keyboard(cluster,
         assert dan.client.receive() > 0
         page.wait_text("#why", "is held, exclusive, by dan")
         page.wait_text("#history", "gone for the day")
-        # What has a lease is not broken.
+        # A hold with a lease is not broken.
         page.wait(lambda: "Break…" not in page.text("#acts"), "no button")
         assert "Ask to release it…" in page.text("#acts")
     assert page.errors() == []
@@ -436,11 +436,11 @@ def test_hostile_names_are_names(cluster, page):
             page.wait_text("#commands", "hasp why ")
             assert shown in page.text("#hot")
             page.wait_text("#history", "granted")
-        copied = page.text("#commands code")  # Of the last of them.
+        copied = page.text("#commands code")  # The last one's.
         assert copied == r"""hasp why ''\''";$(id)`\'"""
         assert page.run("return document.querySelectorAll('img').length") == 0
         assert page.run("return document.title") == "hasp"
-        # Of a name that nobody can type the number is asked for.
+        # For a name that cannot be typed, the number is requested.
         page.wait_text("#holders", "Blacklist")
         page.run("document.querySelector('#holders button').click()")
         page.wait_text("#r-label", r"Type %d, its number" % one.session.id)
@@ -541,11 +541,11 @@ def test_without_the_right_it_is_read_only_and_says_so(cluster, page, tmp_path):
             page.driver.refresh()  # It stays signed in ...
             page.wait_text("#hot", "held")
             page.run("document.getElementById('sign').click()")
-            page.wait_text("#sentence", "Sign in:")  # ... until told otherwise.
+            page.wait_text("#sentence", "Sign in:")  # ... until a sign-in.
             assert page.run("return sessionStorage.length") == 0
         finally:
             admin("access", "open")
-    # The browser itself notes that it was told 401.
+    # The browser itself logs the 401.
     assert page.errors("401") == []
 
 

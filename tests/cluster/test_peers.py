@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What others say on the peer port: who is not let in, and what members cannot
-make a node do. Afterwards nothing has moved but a line in the log."""
+"""Bytes on the peer port: which peers are refused, and which acts of a node its
+members cannot cause. Afterwards only the log has a new line."""
 
 import os
 import socket
@@ -73,7 +73,7 @@ class Calm:
         return None
 
     def as_the_dead(self, node):
-        """Who knows all of a member that is down is taken for it."""
+        """A process that knows all of a member that is down passes for it."""
         status = node.status()
         peer = FakePeer(
             node,
@@ -153,7 +153,7 @@ def test_who_knows_the_cluster_is_no_member_either():
 
 
 def test_an_impostor_acknowledges_nothing():
-    """Of three one is left: what it takes is on one disk."""
+    """One of three is left: its new entries are on one disk."""
     with Cluster(3) as cluster:
         leader = cluster.leader()
         others = cluster.followers(leader)
@@ -250,7 +250,7 @@ def test_who_is_said_to_have_lost_data_asks_its_leader():
             wait_until(lambda: "bar lifted" in node.log(), 10, "it is lifted")
         assert node.log().count("this node is barred") == 1
         wait_until(lambda: not os.path.exists(barred), 10, "on the disk, too")
-        # Of a later term the leader knows by a majority without that node.
+        # The leader learns of a later term by a majority without that node.
         with calm.as_the_dead(node) as peer:
             peer.send(LOST, lost(node, 10**6))
             wait_until(lambda: os.path.exists(barred), 10, "it is barred")
@@ -278,7 +278,7 @@ def test_a_bar_ends_by_the_operator_where_no_leader_knows():
         running = subprocess.run(command, capture_output=True, text=True)
         assert running.returncode == 70, "another process has it"
         node.kill()
-        # It stays so: without it the two others are no majority.
+        # It stays so: without it the two others are not a majority.
         node.start()
         calm.leader.start()
         wait_until(lambda: "this node is barred" in node.log(), 10, "again")

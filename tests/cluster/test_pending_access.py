@@ -13,7 +13,7 @@ SECRET = "hasp1.app." + 43 * "a"
 
 
 def lose_power(node):
-    """Another boot wrote the table, so it is made anew."""
+    """Another boot wrote the table, so it is rebuilt."""
     node.kill()
     with open(os.path.join(node.dir, "trust"), "w") as file:
         file.write("boot of-an-earlier-day\n")

@@ -73,7 +73,8 @@ def test_pods_come_go_and_move_under_load():
 
 
 class Tls:
-    """What cert-manager would make for three pods and admin."""
+    """The certificates that cert-manager would make for three pods and
+    admin."""
 
     def __init__(self, folder):
         os.mkdir(folder)
@@ -97,8 +98,8 @@ class Tls:
 
 @needs_hosts
 def test_pods_move_with_tls_and_users():
-    """By the overlay's variables: access is required, and admin comes by the
-    certificate of his Secret."""
+    """By the overlay's variables: access is required, and admin uses the
+    certificate of its Secret."""
     with Pods(Tls) as group:
         group.start((1, 2, 3))
         group.wait_ready()
@@ -146,7 +147,7 @@ def shrink(group):
         group.tool("member", "transfer", "1")
     for ordinal in (5, 4):
         group.tool("member", "remove", str(ordinal))
-        # It has been told that it is none of them, and ends by itself or now.
+        # It has learnt that it is not a member, and ends by itself or now.
         group.pods[ordinal].end(signal.SIGKILL)
         del group.pods[ordinal]
     group.wait_ready()
@@ -154,15 +155,15 @@ def shrink(group):
 
 @needs_hosts
 def test_a_silent_name_server_costs_nothing():
-    """Connections stand, nobody is elected; a process that starts again where
-    it was is found; who moves meanwhile is back once names lead somewhere. The
-    clients have addresses: with names they would find no other node when theirs
-    starts again (docs/operations.md)."""
+    """Connections stay, no election happens; a process that restarts in its
+    place is found; a pod that moves meanwhile is back once its name resolves.
+    The clients have addresses: with names they would find no other node when
+    theirs starts again (docs/operations.md)."""
     with Pods() as group:
         group.start((1, 2, 3))
         group.wait_ready()
-        # So that the one that starts again is to dial the leader, whose name
-        # it cannot look up.
+        # So the pod that restarts has to dial the leader, and cannot resolve
+        # its name.
         group.tool("member", "transfer", "1", check=False)
         group.wait_ready()
         assert group.pods[1].leads()

@@ -35,8 +35,8 @@ def event(watcher):
 
 @pytest.fixture
 def watch(connect, world):
-    """watch(prefix) gives a connection that watches it. A node tells what it applies,
-    so what went before is behind every node first."""
+    """watch(prefix) gives a connection that watches it. A node reports what it
+    applies, so every node first applies all earlier entries."""
 
     def one(prefix):
         world.cluster.converged()
@@ -336,7 +336,7 @@ def test_what_nobody_knows_is_a_gap(client, connect, world, name):
         assert again.do("LOCK.WATCH", name, "FROM", known) == OK
         kind, told = event(again)
         assert (kind, told["lock"]) == ("gap", name.encode())
-        # What comes then is told.
+        # Later events are reported.
         one.do("LOCK.ACQUIRE", name)
         assert event(again)[0] == "granted"
         one.do("LOCK.RELEASE", name)
@@ -385,7 +385,7 @@ def test_a_start_and_a_snapshot_are_the_edge_of_what_is_known():
 
         def history(node):
             def ask(client):
-                client.do("FENCE.SHOW", "f")  # Behind all that is committed.
+                client.do("FENCE.SHOW", "f")  # After all that is committed.
                 return as_map(client.do("LOCK.HISTORY", "a"))
 
             return cluster.retry(ask, nodes=[node])
@@ -413,7 +413,7 @@ def test_a_start_and_a_snapshot_are_the_edge_of_what_is_known():
                 "it has caught up",
             )
             seen = history(behind)
-            # Nothing is made up: what is told is the end of what there was.
+            # Nothing is made up: the events are the last of the real ones.
             ids = [as_map(one)["id"] for one in seen["events"]]
             whole = [as_map(one)["id"] for one in everything]
             assert ids == whole[len(whole) - len(ids) :]

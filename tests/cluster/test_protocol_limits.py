@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each limit by its name, at a node where they are small."""
+"""Each limit by its name, at a node with small limits."""
 
 import contextlib
 

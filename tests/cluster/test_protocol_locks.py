@@ -480,7 +480,7 @@ def test_a_reader_passes_a_waiting_writer_only_by_barging(client, name):
     first, second = map(plain, reader.map("LOCK.SHOW", name)["holders"])
     assert "barged" not in first and second["barged"] == 1
     release(reader, name)
-    # Who is left came after the writer: nobody joins it any more.
+    # The rest came after the writer: no other request joins it.
     assert reader.do("LOCK.ACQUIRE", name, "SHARED", "BARGE") is NULL_BULK
     assert writer.is_silent(0.1)
     release(late, name)
@@ -531,7 +531,7 @@ def test_modes_exclude_each_other(client, name):
 def test_barge_passes_the_queue_and_not_the_holder(client, name):
     holder, waiter, barger = client(), client(), client()
     assert holder.do("LOCK.MACQUIRE", 1, name + "other")[0] > 0
-    # A request for two stands in both queues while one of them is free.
+    # A request for two locks is in both queues while one of them is free.
     waiter.send("LOCK.MACQUIRE", 2, name, name + "other", "WAIT", 5000)
     queued(holder, name)
     assert barger.do("LOCK.ACQUIRE", name) is NULL_BULK

@@ -215,8 +215,8 @@ def test_changes_of_members_may_be_repeated_with_their_number(connect, world):
     wire = connect()
     assert wire.do("RAFT.PROMOTE", 1, "REQ", 1) == OK
     assert wire.do("RAFT.SNAPSHOT", "REQ", 2, "ACKED", 1) == OK
-    # On a busy machine another may have come to lead meanwhile, and then it may
-    # not take over in time (UNKNOWN): repeating it is safe.
+    # On a busy machine another node may lead by now, and then it may not take
+    # over in time (UNKNOWN): repeating it is safe.
     eventually(lambda: is_led_by(wire, world.leader, 3), 30)
     assert wire.do("RAFT.REMOVE", 99, "REQ", 3) == OK
     assert wire.error("RAFT.DEMOTE", 99, "REQ", 3)[0] == "BADARG"

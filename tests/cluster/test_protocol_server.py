@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The wire itself, and what clients of Redis say before they come to the point."""
+"""The wire itself, and the first requests of Redis clients."""
 
 import contextlib
 import os
@@ -304,7 +304,7 @@ def test_with_redirect_moved_a_follower_says_where():
             assert wire.error("SESSION.OPEN")[0] == "MOVED"
             told = plain(wire.do("HELLO"))
             assert (told["mode"], told["role"]) == (b"cluster", b"replica")
-            # What the asked node answers itself is not moved.
+            # A command that the asked node answers itself is not moved.
             assert wire.map("RAFT.STATUS")["role"] == b"follower"
             assert wire.do("PING") == "PONG"
         with contextlib.closing(Wire(leader.client_port)) as wire:

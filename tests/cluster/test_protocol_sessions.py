@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sessions to the letter: SESSION.*, leases, linger, who acts."""
+"""Sessions to the letter: SESSION.*, leases, linger, rights to act."""
 
 import time
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Clients made for Redis, unmodified: redis-py, redis-cli, redis-benchmark, and
-ioredis, redlock and node-redis where npm has a registry to install them from, else
-what they send, written anew."""
+ioredis, redlock and node-redis if npm has a registry to install them from,
+otherwise stand-ins that send the same."""
 
 import asyncio
 import contextlib
@@ -152,7 +152,8 @@ def test_it_expires_not_before_its_time(client, name):
 
 
 def test_a_retry_after_a_lost_reply_succeeds(client, name):
-    # What a client does whose connection broke before the reply came: the same SET.
+    # A client with a connection that broke before the reply repeats the same
+    # SET.
     token = uuid.uuid1().hex
     assert client.set(name, token, nx=True, px=5000)
     assert client.set(name, token, nx=True, px=5000)
@@ -348,7 +349,7 @@ def test_a_value_without_a_time_is_durable_where_it_may_be():
         assert client.set("job", "mine", nx=True)
         assert client.ttl("job") == -1 and client.pttl("job") == -1
         assert not client.set("job", "other", nx=True)
-        # What tells of it, and is told.
+        # The publishing and the subscribed connection.
         shown = client.execute_command("LOCK.SHOW", "job")
         holder = shown[shown.index(b"holders") + 1][0]
         assert holder[holder.index(b"lease_left_ms") + 1] is None
@@ -360,7 +361,7 @@ def test_a_value_without_a_time_is_durable_where_it_may_be():
         assert 0 < client.pttl("job") <= 30000
         assert client.persist("job") and client.pttl("job") == -1
         assert not client.persist("job")
-        # What is taken at once has a lease, or has none.
+        # Locks acquired by one request all have a lease, or all have none.
         with pytest.raises(redis.ResponseError, match="at once"):
             client.eval(script, 2, "a", "b")
         assert client.eval("return redis.call('mset', 'a', 1, 'b', 2)", 2, "a", "b")
@@ -498,7 +499,7 @@ def scripts():
 
 
 def write_stand_ins(folder):
-    """Modules of the packages' names, written anew."""
+    """Modules with the packages' names, stand-ins."""
     packages = {"ioredis": "default", "redis": None, "redlock": "Redlock"}
     for name, default in packages.items():
         home = os.path.join(folder, "node_modules", name)
@@ -534,8 +535,8 @@ def why_not_installed(folder):
 
 @pytest.fixture(scope="module")
 def modules():
-    """A folder with the scripts and the modules that npm installed, or with what
-    stands in for them."""
+    """A folder with the scripts and the modules that npm installed, or with
+    their stand-ins."""
     assert shutil.which("node"), "node is not installed: make deps-test"
     with scripts() as folder:
         why = why_not_installed(folder)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What redis-py's own tests ask of its Lock, written anew by its behaviour, of
-the blocking lock and of asyncio's alike. Locks without a timeout stand on a node
-that has redis.no_ttl = durable; where a lock is lost to another, that one takes
-it when it is free, since hasp lets nobody overwrite a holder's value."""
+"""The checks of redis-py's own tests of its Lock, written from its behaviour,
+for the blocking lock and asyncio's. Locks without a timeout are on a node that
+has redis.no_ttl = durable; if a lock is lost to another client, that one
+acquires it when it is free, since hasp never lets a client overwrite a holder's
+value."""
 
 import asyncio
 import time
@@ -26,7 +27,8 @@ def behaviour(check):
 
 
 class Awaited:
-    """A blocking client or lock, whose methods are awaited as asyncio's are."""
+    """A blocking client or lock, with methods that are awaited as asyncio's
+    are."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -51,7 +53,7 @@ class Awaited:
 
 
 async def another_takes(client, name, value="another"):
-    """What holds the lock is given back under its holder, and taken."""
+    """The lock is released under its holder, and acquired by another."""
     assert await client.execute_command("DELIFEQ", name, await client.get(name)) == 1
     assert await client.set(name, value, nx=True, px=10000)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Redisson's RLock by what it sends, old and new: a hash with the owner's counter,
-a message on release, a note that a release was answered. Its scripts are written
-anew here; their answers are compared with those of a real Redis, their waiters
-woken. The library itself is run by nobody: Debian has none of it."""
+"""Redisson's RLock by its requests, old and new: a hash with the owner's
+counter, a message on release, a note that a release was answered. Its scripts
+are rewritten here; their answers are compared with those of a real Redis, their
+waiters woken. The library itself is not run: Debian does not have it."""
 
 import random
 import threading
@@ -119,7 +119,7 @@ class RLock:
         return answer if isinstance(answer, (int, list)) else None
 
     def take(self):
-        """None: it is ours; else for how many ms it is another's."""
+        """None: it is ours; otherwise for how many ms it is another's."""
         text = TAKE_OLD if self.old else TAKE
         return self.eval(text, [self.key], self.lease, self.owner)
 
@@ -184,7 +184,7 @@ class RLock:
 
 @pytest.fixture
 def rlock(world):
-    """Makes locks of a cluster, at the leader unless told."""
+    """Makes locks of a cluster, at the leader by default."""
     made = []
 
     def make(key, owner, where="leader", **more):
@@ -250,7 +250,7 @@ def test_re_entry_keeps_the_token_and_the_next_holder_gets_another(rlock, name):
 
 @pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
 def test_who_waits_is_woken_when_it_is_given_back(world, rlock, name, old):
-    """Long before the holder's time is over, and wherever he asked."""
+    """Long before the holder's time is over, whatever node it asked."""
     holder = rlock(name, "a:1", old=old)
     assert holder.take() is None and holder.take() is None
     sides = ["leader", "follower"] * 2

@@ -23,8 +23,8 @@ from redis_families import FAMILIES
 from redis_scripts import REFUSED, SCRIPTS, SEVERAL
 from wire import Simple, Wire, eventually, world
 
-ROUNDS = 24  # Of each script.
-FAMILY_STEPS = 60  # Of each life of a family's keys.
+ROUNDS = 24  # Per script.
+FAMILY_STEPS = 60  # Per life of a family's keys.
 TOKENS = ["token-a", "token-b", "xyz"]  # Two with the same beginning.
 
 
@@ -117,7 +117,7 @@ class Draw:
 
 
 def rounded(answer):
-    """Times in thousands of milliseconds: the clocks go on meanwhile. None is
+    """Times in thousands of milliseconds: the clocks advance meanwhile. None is
     near the middle of two."""
     if isinstance(answer, (list, tuple)):
         return [rounded(part) for part in answer]
@@ -162,7 +162,7 @@ def on_one_line(answer):
 def test_a_real_redis_answers_what_the_vectors_say(reference, name):
     with open(os.path.join(VECTORS, name), encoding="latin-1") as file:
         cases = re.findall(r"(?s)(.*?)\n----\n([^\n]*)\n\n", file.read())
-    # What hasp refuses, Redis may do.
+    # Redis may do what hasp refuses.
     cases = [
         (script.split("\n\n")[-1] if i == 0 else script, said)
         for i, (script, said) in enumerate(cases)
@@ -221,8 +221,8 @@ class Family:
     def look(self, key):
         scores = "withscores" if self.special is None else ""
         kind, left, what = self.wire.do("EVAL", LOOK, 1, key, scores)
-        # Neither has an order; and two that came in one millisecond by the one
-        # server's clock may have come in two by the other's.
+        # Neither has an order; and two requests within one millisecond by the
+        # one server's clock may be in two by the other's.
         if kind in (b"set", b"hash") or self.special == "TIME":
             what = sorted(what)
         if self.special == "TIME" and left > 0:
@@ -268,7 +268,7 @@ def test_scripts_that_work_together_do_what_they_do_in_redis(
     assert [name for name in seen if len(seen[name]) > 1], seen
 
 
-# What Redisson's fenced lock does: its counter outlives the lock.
+# As Redisson's fenced lock: its counter outlives the lock.
 FENCED_TAKE = """
 local free = redis.call('exists', KEYS[1]) == 0
 if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
@@ -317,7 +317,7 @@ def test_what_is_not_served_is_said_with_its_line(world, library, text, said):
 
 
 def test_a_refused_script_is_counted_and_told_once(world):
-    text = "-- told once\nreturn redis.call('xadd', KEYS[1], ARGV[1])"
+    text = "-- sent once\nreturn redis.call('xadd', KEYS[1], ARGV[1])"
     sha = hashlib.sha1(text.encode()).hexdigest()
 
     def counted():
@@ -338,7 +338,7 @@ def test_a_refused_script_is_counted_and_told_once(world):
     assert len(lines) == 1
     assert "line 2: redis.call('xadd')" in lines[0]
     assert "key=told" in lines[0].replace('"', "") and "-- told once" in lines[0]
-    # Who asks why the lock is not given back is told so.
+    # The answer says why the lock is not released.
     with closing(Wire(world.leader.client_port)) as wire:
         shown = wire.map("LOCK.SHOW", "told")
         assert shown["refused_script"].decode().endswith(

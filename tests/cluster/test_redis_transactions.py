@@ -23,7 +23,7 @@ FREE = """
 
 
 def said(wire, words):
-    """The reply; of an error, what does not tell the servers apart."""
+    """The reply; from an error, the part that both servers share."""
     try:
         return rounded(wire.do(*words))
     except ReplyError as error:
@@ -42,7 +42,7 @@ class Play:
         self.values = 0
         self.is_open = [False, False]
         self.watched = [set(), set()]
-        self.was_free = [set(), set()]  # Of these, when they were watched.
+        self.was_free = [set(), set()]  # Free ones, when watched.
 
     def take(self):
         self.values += 1
@@ -100,7 +100,7 @@ class Play:
 def test_a_transaction_answers_as_it_does_in_redis(world, reference, seed):
     rng = random.Random(seed)
     play = Play(rng)
-    # A port of the reference is not told: another connection to where it is.
+    # The reference's port is not known here: another connection to its peer.
     port = reference.socket.getpeername()[1]
     mine = [Wire(world.leader.client_port), Wire(world.follower.client_port)]
     real = [Wire(port), Wire(port)]
@@ -365,9 +365,9 @@ def test_what_is_queued_is_told_and_ends_with_its_connection(connect, name):
 
 
 def test_what_is_sent_in_one_piece_is_done_in_its_order(connect, name):
-    """Without a transaction, too: a command that came to nothing is looked at again
+    """Without a transaction, too: a command without an effect is judged again
     when leadership is confirmed, but not before those ahead of it are done, nor
-    after those behind it."""
+    after those that follow it."""
     wire = connect()
     words = [
         ["SET", name, "v", "NX", "PX", 20000],

@@ -188,7 +188,7 @@ def test_a_follower_that_was_away_long_gets_a_snapshot():
         with leader.connect() as client:
             session = Session(client, ttl=600000)
             tokens = {}
-            # More than the log keeps behind a snapshot, in batches.
+            # More entries than the log keeps after a snapshot, in batches.
             for _ in range(100):
                 for i in range(400):
                     client.send("LOCK.ACQUIRE", "f%d" % i)

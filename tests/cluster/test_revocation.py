@@ -59,7 +59,7 @@ def test_a_users_certificate_is_refused_and_his_locks_stay(cluster):
     done = cluster.hasp("show", "app/1", tls="app", check=False)
     assert done.returncode == 77 and REVOKED in done.stderr
     assert "is revoked" in cluster.hasp("cert", "revoke", old).stderr
-    # He himself comes by another, and has his session.
+    # The user itself comes by another, and has its session.
     tool("cert", "renew", folder, folder=cluster.folder)
     with comes_as_app(cluster, follower) as client:
         session.attach(client)
@@ -109,7 +109,7 @@ def test_a_nodes_stolen_key_is_of_no_use_and_the_node_goes_on(cluster):
     cluster.hasp("cert", "revoke", stolen)
     for node in (first, third):  # The links go, and come back by the new one.
         wait_until(lambda: node.log().count(REVOKED) > downs[node], 10,
-                   "the link that stood by the old one is closed")
+                   "the link that used the old one is closed")
         wait_until(lambda: node.log().count('event="peer up" peer=2')
                    > ups[node], 15, "node 2 is there again")
     assert cluster.leader()
@@ -123,7 +123,7 @@ def test_a_nodes_stolen_key_is_of_no_use_and_the_node_goes_on(cluster):
             assert fake.is_closed()
         return frame is not None and REVOKED.encode() in frame[1]
 
-    wait_until(is_told, 15, "the thief is told")
+    wait_until(is_told, 15, "the thief is logged")
     with cluster.leader().connect() as client:
         session.attach(client)
         assert client.do("LOCK.RELEASE", "job") == 0
@@ -140,7 +140,7 @@ def test_a_member_is_removed_with_its_certificate():
             "cert", "revoked").stdout
         assert gone.wait_exit(20) == 78
         assert "was removed by" in gone.log()
-        # What it has is of no use to a thief, though he starts a new node.
+        # Its content is of no use to a thief that starts a new node.
         own, _ = identity(gone)
         with SecurePeer(leader, gone.id, folder, cluster.certs,
                         cluster=own, incarnation=5, members=1 << 40) as fake:

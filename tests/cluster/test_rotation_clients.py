@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What running programs show and believe is exchanged, as docs/security.md has
-it: a user's secret, certificates, the CA. No session is lost, no request fails,
-no job is killed, in any language."""
+"""Credentials and CAs of running programs are exchanged, as docs/security.md
+describes: a user's secret, certificates, the CA. No session is lost, no request
+fails, no job is killed, in any language."""
 
 import collections
 import json
@@ -29,13 +29,13 @@ def read(*path):
 
 
 def write(path, text):
-    """In place, as `cp` does; what is shown to nobody stays so."""
+    """In place, as `cp` does; a secret file stays private."""
     with open(path, "w") as file:
         file.write(text)
 
 
 def write_slowly(path, text, until):
-    """One byte after the other; what has no end until then is written at once."""
+    """One byte after the other; the rest at the time limit at once."""
     with open(path, "w") as file:
         for byte in text:
             file.write(byte)
@@ -61,8 +61,8 @@ class Secrets:
         return [one["number"] for one in user["secrets"]]
 
     def logins(self):
-        """How many connections there are by what: each node's door tells of that
-        node's."""
+        """The number of connections by their credentials: each node's local
+        socket reports its own."""
         counts = collections.Counter()
         for node in self.cluster.nodes:
             done = self.tool.run("--socket", node.dir, "-o", "json", "user",
@@ -113,14 +113,14 @@ def secrets_(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_secret_is_exchanged_under_load(secrets, kind):
     """First add the new one, then write the file, then remove the old one;
-    twice. Then the file comes late, by more than a heartbeat: whoever is refused
+    twice. Then the file comes late, by more than a heartbeat: a client refused
     in between asks again."""
     with secrets.programs([kind]) as programs:
         for _ in range(2):
             [old] = secrets.numbers()
             write(secrets.path, secrets.add())
             programs.go_on()
-            # Who stands by the old one is told, until it is removed.
+            # Users of the old one are shown until it is removed.
             assert set(secrets.logins()) == {"secret:%d" % old}
             secrets.remove(old)
             programs.go_on(5)
@@ -157,7 +157,7 @@ class Certificates:
             "HASP_TLS": self.users[kind]})
 
     def reconnect(self):
-        """Ten times all connections are made anew."""
+        """Ten times all connections are renewed."""
         for _ in range(10):
             self.doors.cut()
             self.programs.go_on(1)
@@ -257,8 +257,8 @@ def test_a_folder_that_is_swapped_or_written_slowly(certificates):
 
 @by_kind
 def test_a_refused_certificate_is_no_loss(certificates):
-    """Revoked before the new one is there: who holds a lock asks again until the
-    files are right."""
+    """Revoked before the new one is there: a holder asks again until the files
+    are right."""
     one, programs = certificates, certificates.programs
     [user] = one.users.values()
     spare = os.path.join(one.folder, "spare")

@@ -4,7 +4,7 @@ run' itself, the command under the lock writes nothing after the next one has
 been granted it.
 
 The writers append lines "token pid" to one file with O_APPEND; the check is
-that no token stands below a later one.
+that no token precedes a smaller one.
 
 The programs under test are $HASPD and $HASP (default: build/release/...)."""
 
@@ -96,7 +96,7 @@ def ask_json(cluster, *words):
 
 
 def end(run):
-    """For what a failed test leaves behind; a stopped one dies as well."""
+    """For processes that a failed test has left; a stopped one dies as well."""
     if run.poll() is None:
         run.kill()
     run.wait(10)
@@ -309,7 +309,7 @@ def test_paused_cluster_the_command_is_stopped_in_time(whole, tmp_path, how):
 
 @pytest.mark.parametrize("how", STOPPING)
 def test_killed_leader_does_not_let_two_write(whole, tmp_path, how):
-    """The lock stays where it is, or its command has ended: both are right."""
+    """The lock is still held, or its command has ended: both are right."""
     with Relay(whole, tmp_path, how, "--ttl", "10s") as relay:
         whole.leader().kill()
         wait_for_writes(relay.path, 500)
@@ -366,8 +366,8 @@ def test_a_killed_run_ends_a_writer_that_left_the_group(cluster, tmp_path):
 
 
 def test_a_killed_run_ends_a_writer_that_left_all_behind(cluster, tmp_path):
-    """Another session, no environment, and no parent any more: the guardian
-    has seen it before."""
+    """Another session, no environment, and no parent: the guardian has seen it
+    before."""
     with Relay(
         cluster, tmp_path, "kill", orphan='env -i HASP_TOKEN=$HASP_TOKEN setsid'
     ) as relay:
@@ -421,7 +421,7 @@ def test_ignore_lets_the_command_go_on(cluster):
 def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
     cluster
 ):
-    """It is queued for anew: the command runs once, under a later hold."""
+    """It is queued for again: the command runs once, under a later hold."""
     first = start(cluster, "run", "late", "sh", "-c", "echo up; sleep 60")
     second = None
     try:
@@ -431,13 +431,13 @@ def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
             "echo $HASP_TOKEN",
         )
         assert "held by" in second.stderr.readline()
-        time.sleep(0.5)  # It asks again, and then stands in its wait.
+        time.sleep(0.5)  # It asks again, and then waits.
         second.send_signal(signal.SIGSTOP)
         first.terminate()
         assert first.wait(10) == 143
         missed = wait_until(
             lambda: ask_json(cluster, "show", "late")["holders"], 5,
-            "it was granted to the one that stands still",
+            "it was granted to the stopped one",
         )[0]["token"]
         wait_until(
             lambda: not ask_json(cluster, "show", "late")["holders"], 10,
@@ -455,8 +455,8 @@ def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
 
 @pytest.mark.parametrize("after", [0, 1, 4])
 def test_who_waits_outlasts_an_outage_longer_than_its_lease(whole, after):
-    """All nodes stand still: the wait goes on, and its command runs to its end
-    soon after they are back."""
+    """All nodes are stopped: the wait continues, and its command runs to its
+    end soon after they are back."""
     first = start(whole, "run", "--ttl", "1s", "outage", "sh", "-c",
                   "echo up; sleep 60")
     second = None
@@ -484,7 +484,7 @@ def test_who_waits_outlasts_an_outage_longer_than_its_lease(whole, after):
 def test_a_paused_node_holds_up_neither_the_wait_nor_the_giving_back(
     whole, role
 ):
-    """Both are at the first node; with a TTL of 5 s a heartbeat tells after 2 s
+    """Both are at the first node; with a TTL of 5 s a heartbeat shows after 2 s
     that it is silent."""
     leader = whole.leader()
     silent = leader if role == "leader" else whole.followers(leader)[0]
@@ -500,7 +500,7 @@ def test_a_paused_node_holds_up_neither_the_wait_nor_the_giving_back(
             if len(runs) == 1:
                 assert runs[0].stdout.readline() == "up\n"
         assert "held by" in runs[1].stderr.readline()
-        time.sleep(0.2)  # It asks again, and then stands in its wait.
+        time.sleep(0.2)  # It asks again, and then waits.
         silent.pause()
         before = time.monotonic()
         runs[0].stdin.write("\n")
@@ -548,7 +548,7 @@ def test_a_stopped_run_in_jeopardy_freezes_and_goes_on_when_safe(cluster):
         wait_until(lambda: state_of(pid) == "T", 5, "the command is frozen")
         time.sleep(0.5)
         run.send_signal(signal.SIGCONT)
-        wait_until(lambda: state_of(pid) != "T", 5, "it goes on")
+        wait_until(lambda: state_of(pid) != "T", 5, "it continues")
         time.sleep(0.8)
         assert not is_gone(pid) and run.poll() is None
     finally:
@@ -669,7 +669,7 @@ def test_a_forwarded_stop_and_continue_reach_the_command(cluster):
         wait_until(lambda: state_of(pid) == "T", 5, "the command stops")
         wait_until(lambda: state_of(run.pid) == "T", 5, "hasp run stops")
         run.send_signal(signal.SIGCONT)
-        wait_until(lambda: state_of(pid) != "T", 5, "the command goes on")
+        wait_until(lambda: state_of(pid) != "T", 5, "the command continues")
     finally:
         end(run)
 
@@ -726,8 +726,8 @@ def test_the_command_has_the_terminal_and_its_keys(cluster):
         terminal.expect("ready> ")
         terminal.type("echo status-$?\n")
         terminal.expect("status-5")
-        # Ctrl-C goes to the command alone; hasp tells how it ended.
-        # (Not a shell: dash may miss the signal between two commands.)
+        # Ctrl-C goes to the command alone; hasp reports how it ended. (Not a
+        # shell: dash may miss the signal between two commands.)
         terminal.type("$HASP run tty sleep 60\n")
         wait_until(
             lambda: ask_json(cluster, "show", "tty")["holders"], 10, "the hold"

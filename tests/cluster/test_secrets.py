@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is read from disks, logs, backups or the list of processes opens no
+"""Nothing on disks, in logs, in backups or in the list of processes opens a
 session.
 
 The program under test is $HASPD, the tool $HASP (default: build/release/...)."""
@@ -199,7 +199,7 @@ def test_a_session_file_takes_the_place_of_the_secret(cluster, tmp_path):
     assert again["session"] == got["session"] and "secret" not in again
     assert ask(cluster, "session", "keep", *here).returncode == 0
     assert ask(cluster, "release", "filed/1", *here).returncode == 0
-    # Acquired again, not told again what was answered the first time.
+    # Acquired again, not the first answer repeated.
     assert told(cluster, "acquire", "filed/1", *here)["token"] > again["token"]
     assert ask(cluster, "release", "filed/1", *here).returncode == 0
     os.chmod(path, 0o644)
@@ -209,7 +209,7 @@ def test_a_session_file_takes_the_place_of_the_secret(cluster, tmp_path):
     assert ask(cluster, "session", "close", *here).stdout == "1\n"
     assert not os.path.exists(path)
     assert ask(cluster, "release", "filed/2", *here).returncode == 66
-    # What was not acquired leaves no file behind.
+    # A lock that was not acquired leaves no file.
     holder = told(cluster, "acquire", "filed/3", "--ttl", "30s")
     assert ask(cluster, "acquire", "-n", "filed/3", *here).returncode == 75
     assert not os.path.exists(path)

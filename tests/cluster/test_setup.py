@@ -105,7 +105,7 @@ def test_eight_commands_lead_to_a_lock_of_a_user_over_tls(cluster):
     assert len(commands) <= COMMANDS_MAX
     assert all(re.match(r"(hasp|ssh|export|HASP_TLS)\b", c) for c in commands)
     assert cluster.printed.splitlines()[-1] == "locked"
-    # What setup prints is what the page says comes next.
+    # The output of setup is the page's next step.
     told = re.findall(r"^  (ssh .*)$", cluster.printed, re.M)
     assert told == commands[1:4]
     exported = re.search(r"^  (export .*)$", cluster.printed, re.M).group(1)

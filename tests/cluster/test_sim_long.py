@@ -20,7 +20,8 @@ RULES = ('the client ends first', 'one believer per exclusive lock',
 
 
 class Page(html.parser.HTMLParser):
-    """What stands where; each element that is opened has to be closed."""
+    """The elements and their texts; each element that is opened has to be
+    closed."""
 
     VOID = ('meta', 'br')
 

@@ -68,7 +68,7 @@ def get(node, path):
 
 
 def load(cluster, is_over):
-    """Changes by way of whoever answers."""
+    """Changes by way of any node that answers."""
     number = 0
     while not is_over():
         number += 1
@@ -130,7 +130,7 @@ def test_a_leader_whose_log_hangs_hands_over_and_exits():
 
 
 def tool(node, *words):
-    """What it says on stderr."""
+    """Its output on stderr."""
     end = subprocess.run(
         [HASP, "-e", "127.0.0.1:%d" % node.client_port] + list(words),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
@@ -148,7 +148,7 @@ def test_a_leader_whose_flushes_are_slow_says_so_and_hands_over():
         with Load(cluster, 2):
             disks[leader.id - 1].tell("flush 150 /wal/")
             wait_until(
-                lambda: 'event="flushes are slow"' in leader.log(), 60, "it is told"
+                lambda: 'event="flushes are slow"' in leader.log(), 60, "logged"
             )
             # It leads for 30 s at least.
             assert leader.status()["flush"] == "slow"
@@ -175,7 +175,8 @@ def test_a_leader_whose_flushes_are_slow_says_so_and_hands_over():
 
 
 def test_who_asks_while_the_disk_stalls_waits_for_it():
-    """A stall ends no request that has time left: who is told BUSY asks again."""
+    """A stall ends no request that has time left: after BUSY the client asks
+    again."""
     extra = "[raft]\nelection_ms = 2000\nheartbeat_ms = 200\n"
     with Cluster(1, extra, start=False) as cluster:
         disk = SlowDisk(cluster.folder)
@@ -187,7 +188,7 @@ def test_who_asks_while_the_disk_stalls_waits_for_it():
             other.do("LOCK.ACQUIRE", "given back")
             disk.tell("pwritev2 -1 /wal/segment")
             client.send("LOCK.ACQUIRE", "in flight")
-            wait_until(lambda: "disk is slow" in node.log(), 30, "it is told")
+            wait_until(lambda: "disk is slow" in node.log(), 30, "it is logged")
             told = other.once("LOCK.ACQUIRE", "refused")
             assert str(told) == (
                 "BUSY the leader's disk is too slow; nothing was done, try later"
@@ -207,7 +208,7 @@ def test_who_asks_while_the_disk_stalls_waits_for_it():
             assert (tool.returncode, said[0]) == (0, "ran\n"), said
 
 
-# What the node calls, and on what; and what it is that then hangs.
+# The node's call, and its file; and the work that then hangs.
 HANGS = [
     ("pwritev2 -1 /wal/segment", "write the log"),
     ("pwritev2 -1 /wal/mark", "write the log's mark"),
@@ -249,7 +250,7 @@ def test_the_loop_answers_whatever_hangs(line, what):
             text = 'what="%s"' % what
             by = time.monotonic() + 60
             while text not in node.log():
-                assert time.monotonic() < by, "it is told"
+                assert time.monotonic() < by, "it is reported"
                 if "vote" in line:
                     begin_a_term(cluster, node)
                 time.sleep(0.1)
@@ -262,7 +263,7 @@ def test_the_loop_answers_whatever_hangs(line, what):
 
 
 def leave_behind(cluster, node):
-    """The log goes on without the node, until it needs a snapshot."""
+    """The log advances without the node, until it needs a snapshot."""
     node.kill()
     leader = cluster.leader(besides=[node])
     first = os.path.join(leader.dir, "wal", "segment-%016d" % 1)
@@ -270,7 +271,8 @@ def leave_behind(cluster, node):
         wait_until(lambda: not os.path.exists(first), 240, "the log is cut")
 
 
-# What the laggard hangs in, from its start on, and what it is told as.
+# The work that the laggard hangs in, from its start on, and its name in the
+# log.
 RECEIVING = [
     ("pwrite -1 /table/data.mdb", "install a snapshot"),
     ("fsync -1 /snapshot", "flush a snapshot"),
@@ -293,7 +295,7 @@ def test_the_loop_answers_while_a_received_snapshot_hangs(line, what):
                 for told in node.log().split("\n")
             ),
             60,
-            "it is told",
+            "it is logged",
         )
         by = time.monotonic() + 3
         while time.monotonic() < by:
@@ -312,7 +314,7 @@ WRITES = "write into the data directory"
 
 def assert_it_answers_while_it_writes(node):
     wait_until(
-        lambda: 'what="%s"' % WRITES in node.log(), 60, "it is told"
+        lambda: 'what="%s"' % WRITES in node.log(), 60, "it is logged"
     )
     by = time.monotonic() + 3
     while time.monotonic() < by:
@@ -358,7 +360,7 @@ def test_a_snapshot_that_finds_no_descriptor_is_taken_later(number):
             wait_until(
                 lambda: 'event="cannot take a snapshot"' in node.log(),
                 30,
-                "it is told",
+                "it is logged",
             )
             assert "too many open files" in node.log().lower()
             with node.connect() as other:
@@ -381,7 +383,7 @@ def test_a_snapshot_that_finds_no_descriptor_is_received_later(number):
         wait_until(
             lambda: 'event="cannot receive a snapshot"' in node.log(),
             60,
-            "it is told",
+            "it is logged",
         )
         assert "too many open files" in node.log().lower()
         assert get(node, "/healthz") == (200, "ok\n")
@@ -404,7 +406,7 @@ def test_a_node_without_a_free_descriptor_goes_on():
             wait_until(
                 lambda: 'event="cannot take a snapshot"' in node.log(),
                 30,
-                "it is told",
+                "it is logged",
             )
             resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
             assert client.receive() == "OK"
@@ -416,7 +418,7 @@ def test_a_node_without_a_free_descriptor_goes_on():
 
 
 class Manager:
-    """Reads what a node tells the service manager."""
+    """Reads a node's notifications to the service manager."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "notify")
@@ -468,7 +470,7 @@ def test_the_loop_feeds_the_watchdog_and_nobody_else_does():
             manager.wait_for("WATCHDOG=1")
         disk.tell("epoll_pwait -1")
         while manager.receive(5) is not None:
-            pass  # What was under way. Then there is silence ...
+            pass  # The requests under way. Then there is silence ...
         assert node.is_running
         assert manager.receive(5) is None
         disk.tell()

@@ -25,7 +25,7 @@ from fake_node import FakeNode
 from test_http import get, metrics
 
 HASP = os.environ.get("HASP", os.path.join(os.path.dirname(HASPD), "hasp"))
-FULL_MS = 75005  # Of a Redis value, where ttl_max is a minute.
+FULL_MS = 75005  # Lease of a Redis value if ttl_max is a minute.
 
 
 def hasp(*words, nodes=()):
@@ -45,7 +45,7 @@ def hasp(*words, nodes=()):
 
 
 def done(*words, nodes=()):
-    """Likewise, and it must have succeeded; returns its stdout."""
+    """As above, and it must have succeeded; returns its stdout."""
     run = hasp(*words, nodes=nodes)
     assert run.returncode == 0, run.stderr
     return run.stdout
@@ -286,7 +286,7 @@ def test_what_comes_over_the_network_is_checked(folder):
     assert save({3: lambda part: part + good}, 1).returncode == 76
     assert save({2: lambda part: b""}, 1).returncode == 76
     assert save({2: lambda part: None}, 1).returncode == 76
-    # A snapshot that went meanwhile is begun anew, a few times.
+    # A snapshot that vanished meanwhile is restarted, a few times.
     run = save({1: gone, 2: gone, 3: gone}, 3)
     assert run.returncode == 69 and "try again" in run.stderr
     assert save({3: gone}, 2).returncode == 0
@@ -400,7 +400,7 @@ def test_a_lost_majority(folder):
             node.kill()
             shutil.rmtree(node.dir)
 
-        # What is left can be read, in either way.
+        # The rest can be read, in either way.
         wait_until(
             lambda: status_of(three)["leader"] == 0, 10, "nobody leads"
         )
@@ -448,7 +448,7 @@ def test_a_lost_majority(folder):
 
 
 def end_quarantine(cluster, leader, client):
-    """Until then it is told everywhere; a reason must be given."""
+    """Until then it is shown everywhere; a reason must be given."""
     status, _, body = get(leader, "/readyz")
     assert status == 200 and "nothing is granted for another" in body
     left = r"^hasp_quarantine_left_seconds (\d+)$"
@@ -484,12 +484,12 @@ def test_a_quarantine_does_not_begin_again(folder):
         done("snapshot", "restore", path, *options)
         for left_ms in 15000, 10000:
             node.start()
-            wait_until(node.is_serving, 10, "the new life goes on")
+            wait_until(node.is_serving, 10, "the new life serves")
             wait_until(lambda: node.status()["quarantine_ms"] < left_ms, 20,
                        "some of the quarantine is over")
             node.kill()
         node.start()
-        wait_until(node.is_serving, 10, "the new life goes on")
+        wait_until(node.is_serving, 10, "the new life serves")
         # The clock of the log has counted at least half of it.
         assert 0 < node.status()["quarantine_ms"] < 16500
         done("quarantine", "end", "--i-vouch", "a test", nodes=[node])
@@ -590,7 +590,7 @@ def test_a_restore_keeps_durable_holds(folder):
         cluster.leader()
         with Client(node.client_port) as client:
             assert client.do("SESSION.ATTACH", session, "0" * 32) == "OK"
-            # The same hold, which nobody is about to break any more.
+            # The same hold, no longer about to be broken.
             assert client.do("LOCK.OBJECT", "deploy") == 0
             assert client.do("LOCK.ACQUIRE", "deploy") == token
             assert client.do("FENCE.ADMIT", "disk", leased) == 0

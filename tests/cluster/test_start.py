@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a cluster begins, how nodes come and go, and who is not let in."""
+"""How a cluster begins, how nodes come and go, and which are refused."""
 
 import os
 import re
@@ -129,7 +129,8 @@ def test_all_members_but_one_wiped_do_not_found_a_second_cluster():
 
 
 def fill_the_log(client, count):
-    """So many entries, and a snapshot after which the log is trimmed."""
+    """Writes 'count' entries, and takes a snapshot after which the log is
+    trimmed."""
     Session(client, ttl=60000)
     for _ in range(count // 200):
         for _ in range(100):
@@ -267,7 +268,7 @@ def test_a_node_without_members_founds_nothing_that_others_reach(tmp_path):
             if "became leader" in line:
                 break
         else:
-            raise AssertionError("it does not go on")
+            raise AssertionError("it does not continue")
     finally:
         node.terminate()
         node.communicate(timeout=20)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""A node whose disk fails stops at once, says why, and costs nobody anything.
+"""A node with a failing disk stops at once, says why, and costs its clients
+nothing.
 
-strace(1) makes single system calls of a running node fail. Where it cannot
-attach, these tests are skipped."""
+strace(1) makes single system calls of a running node fail. If it cannot attach,
+these tests are skipped."""
 
 import os
 import shutil
@@ -154,7 +155,7 @@ def test_a_failed_write_ends_the_leader_and_nothing_is_lost(call, error):
         log = leader.log()
         assert "cannot" in log and leader.dir in log
         assert ("no space left" in log) == (error == "ENOSPC")
-        # The others go on, and it comes back.
+        # The others continue, and it comes back.
         new = cluster.leader()
         assert new is not leader
         with new.connect() as client:
@@ -245,7 +246,7 @@ def test_a_scarce_disk_refuses_changes_and_serves_the_rest():
             session.attach(client)
             assert client.do("PING") == "PONG"
             assert client.do("LOCK.CHECK", "a", token) == 1
-            # What gives room is served from the reserve.
+            # Commands that free room are served from the reserve.
             assert client.do("LOCK.RELEASE", "a") == 0
             assert client.do("SESSION.KEEP") is not None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A table that is damaged is made anew, where that loses nothing."""
+"""A damaged table is rebuilt, if that loses nothing."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def fill(node, count, name="passing"):
 
 
 def shown(node):
-    """Who holds it, with which token and value."""
+    """The holder, its token and value."""
     with node.connect() as client:
         holders = as_map(client.do("LOCK.SHOW", "kept"))["holders"]
     told = as_map(holders[0])
@@ -82,7 +82,7 @@ def test_a_damaged_table_is_made_anew_three_times():
                     30,
                     "a snapshot",
                 )
-        # Who damages it a fourth time is not to be trusted with a fifth.
+        # A disk that damages it four times is not trusted a fifth time.
         node.kill()
         damage(node)
         node.start()
@@ -127,7 +127,7 @@ def test_damage_that_the_scrub_finds_is_mended_by_the_next_start():
         assert node.wait_exit(60) == 70
         assert "the table was damaged" in node.log()
         node.start()
-        wait_until(lambda: ANEW in node.log(), 30, "it is made anew")
+        wait_until(lambda: ANEW in node.log(), 30, "it is rebuilt")
         cluster.converged()
         assert shown(node) == before
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""TLS on the ports of real nodes: who is let in, who is not and what is said of
-it, new certificates, the way from plain to TLS."""
+"""TLS on the ports of real nodes: which peers are admitted, the reasons of
+refusals, new certificates, the way from plain to TLS."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def metric(node, name):
 
 
 def is_refused(node, port, context, reason):
-    """Whoever connects so is let go, and the log has the reason: five lines in
+    """Such a connection is closed, and the log has the reason: five lines in
     ten seconds, so it is tried until there is room for it."""
     def attempt():
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -114,7 +114,8 @@ def test_a_client_that_trusts_another_ca_says_so(cluster, tmp_path):
     assert done.returncode == 78
     assert ("the node's certificate was made by another CA than %s/ca.crt" % eve
             in done.stderr)
-    # And who trusts the nodes, and shows a foreign certificate, hears of it.
+    # A client that trusts the nodes, but has a foreign certificate, gets the
+    # reason.
     shutil.copy(cluster.certs + "/ca.crt", eve / "ca.crt")
     done = tool("-e", cluster.endpoints, "-t", "1s", "show", "x", tls=eve,
                 check=False)
@@ -230,7 +231,7 @@ def test_expired_users_are_told(cluster):
     done = cluster.hasp("-t", "1s", "show", "x", tls="old", check=False)
     assert done.returncode == 78
     assert "expired on 2021-01-01 00:00 UTC: hasp cert renew" in done.stderr
-    # What mends it does not need it.
+    # The repair does not need it.
     shown = cluster.hasp("cert", "show", cluster.certs + "/ca.crt", tls="old")
     assert "hasp://test" in shown.stdout
     node = cluster.nodes[0]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Who has a certificate and lies at the port between nodes, and who sits between
-two nodes and talks TLS down."""
+"""An attacker with a certificate that lies at the port between nodes, and one
+between two nodes that strips TLS."""
 
 import re
 import signal
@@ -44,9 +44,9 @@ def test_a_node_is_only_the_one_of_its_certificate(cluster):
 
 
 class Proxy:
-    """Sits before a node's peer port; cuts whatever begins with TLS, and hands
-    on the rest. The first 'short' connections on which that node has sent so many
-    bytes end there."""
+    """A proxy of a node's peer port; cuts connections that begin with TLS, and
+    forwards the rest. The first 'short' connections end when that node has sent
+    a number of bytes."""
 
     def __init__(self, port, short=0, size=0):
         self.port = port

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Clients that come back all at once, and strangers who only begin to speak
-TLS, cost the cluster no leader."""
+"""Clients that come back all at once, and peers that only begin a TLS
+handshake, cost the cluster no leader."""
 
 import asyncio
 import random
@@ -98,7 +98,7 @@ def test_thousands_that_come_back_at_once_cost_no_leader(cluster):
             assert asyncio.run(come_back(leader.client_port, context,
                                          CLIENTS)) == CLIENTS
             wait_until(lambda: cycles.count > before or cycles.error, 20,
-                       "the lock goes on")
+                       "the lock is still held")
             assert cycles.error is None
     status = leader.status()
     assert (status["role"], status["term"]) == ("leader", term)
@@ -117,7 +117,7 @@ def test_half_handshakes_hold_up_nobody(cluster):
                 strangers.append(one)
             before = cycles.count
             wait_until(lambda: cycles.count > before + 20 or cycles.error, 20,
-                       "the lock goes on")
+                       "the lock is still held")
             # Each is closed when its time is over.
             for one in strangers:
                 one.settimeout(20)

@@ -315,7 +315,7 @@ def test_events_are_printed_as_they_come_one_json_per_line():
 
 
 def test_an_event_that_another_node_tells_again_is_not_printed_again():
-    """As after a lost connection: the next node was a little behind."""
+    """As after a lost connection: the next node lagged a little."""
     connections = []
 
     def answer(words):
@@ -328,7 +328,7 @@ def test_an_event_that_another_node_tells_again_is_not_printed_again():
                 else [("released", 9), ("granted", 10)]
             )
         ]
-        # What is no event ends the first connection.
+        # A reply that is not an event ends the first connection.
         end = encode(0) if len(connections) == 1 else b""
         return Raw(encode("OK") + b"".join(events) + end)
 
@@ -416,7 +416,8 @@ def test_a_full_stdout_is_no_success():
 
 
 class Orders:
-    """Answers like a node until 'refusal' is set; 'ended' tells of a hold."""
+    """Answers like a node until 'refusal' is set; 'ended' reports a hold's
+    end."""
 
     def __init__(self, ttl_ms=1000, token=7):
         self.ttl_ms, self.token = ttl_ms, token
@@ -986,5 +987,5 @@ def test_a_cut_off_endpoint_leaves_time_for_the_others():
             asked = len(first.requests)
             end = hasp("-e", ends, "-t", "3s", *words.split())
             assert end.returncode == 0, (words, end.stderr)
-            # It was asked, and in vain.
+            # It was asked, without success.
             assert [w for w in first.requests[asked:] if w[0] != b"RAFT.STATUS"]

@@ -108,7 +108,7 @@ def usage_of(*words):
 
 
 def of_the_tool(span, known):
-    """What is wrong with a command of the tool as prose has it; None: nothing."""
+    """The fault in the prose of the tool's command; None: nothing."""
     words = span.split()[1:]
     if words[0] in ("help", "...") or words[0].startswith("-"):
         return None
@@ -250,7 +250,7 @@ def test_a_folder_is_not_taken_for_a_session_file(endpoints, tmp_path):
     assert "remove" not in told.stderr
 
 
-SHARERS = 2005  # More than one LOCK.SHOW tells.
+SHARERS = 2005  # More than one LOCK.SHOW returns.
 
 
 @pytest.fixture

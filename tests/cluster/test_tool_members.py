@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the tool makes of several nodes: status and the members, with nodes that
-say what a test wants, and with real ones that die and fall silent."""
+"""The tool on several nodes: status and the members, with nodes that send a
+test's answers, and with real ones that die and fall silent."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ def member(id, endpoint, role="voter", silent_ms=0):
 
 
 def rows_of(*words, endpoints):
-    """What is printed, the exit code, and what is said beside."""
+    """Its stdout, the exit code, and its stderr."""
     result = hasp("-o", "json", *words, endpoints=endpoints)
     return json.loads(result.stdout), result.returncode, result.stderr
 
@@ -38,7 +38,7 @@ def test_members_are_asked_of_the_leader_and_not_of_one_that_was_removed():
     ) as leader, FakeNode(lambda words: old) as gone, FakeNode(
         lambda words: status_of(3, "follower", 3, 2, leader.endpoint)
     ) as follower:
-        # The last one tells of a leader that is not among the endpoints.
+        # The last one names a leader that is not among the endpoints.
         for others in (leader, follower):
             both = gone.endpoint + "," + others.endpoint
             rows, _, told = rows_of("member", "list", endpoints=both)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the tool shows of a running cluster again and again (top, bench), and
-what it makes from its own table of subcommands (manual, completion).
+"""The views that the tool repeats for a running cluster (top, bench), and the
+texts that it makes from its own table of subcommands (manual, completion).
 
 The programs under test are $HASPD and $HASP (default: build/release/...)."""
 
@@ -251,7 +251,7 @@ def test_top_puts_the_terminal_back_when_a_signal_ends_it(endpoints):
 
 
 def fits(top, lines):
-    """Whether the next picture of hasp top is for so many lines."""
+    """Whether the next picture of hasp top has this number of lines."""
     picture = top.expect(r"hasp top.*?\033\[J")
     # A lock of an earlier test is hot for ten seconds.
     is_row = re.search(r"^(small|hot/0) ", picture, re.M) is not None
@@ -259,8 +259,8 @@ def fits(top, lines):
 
 
 def test_top_keeps_its_top_in_a_window_of_any_size(endpoints):
-    """What does not fit is cut: nothing scrolls. Pictures of before the change
-    of the window may come first."""
+    """Lines that do not fit are cut: nothing scrolls. Pictures of before the
+    change of the window may come first."""
     with Held(endpoints, "small"), Screen(
         endpoints, "top", "-i", "100ms"
     ) as top:
@@ -303,7 +303,7 @@ def test_bench_measures_cycles_and_leaves_nothing_behind(endpoints):
 
 def test_bench_by_a_schedule_begins_what_is_due(endpoints):
     """However slow the machine is: each cycle that was due was begun, or is
-    told as missed."""
+    reported as missed."""
     bench = ("-o", "json", "bench", "-c", "4", "-s", "1")
     result = hasp(endpoints, *bench, "--rate", "50")
     told = json.loads(result.stdout)
@@ -346,7 +346,7 @@ def test_what_takes_long_says_so_on_a_terminal(cluster, tmp_path):
                 assert adding.wait() == 0
                 assert ("until member 9 has" in adding.text) == is_said
         assert hasp(node.endpoint, *add).stderr == ""
-    # It runs, and is behind: that is no reason to say that it has to run.
+    # It runs, and lags: the message must not say that it has to run.
     refusal = Exception("UNFINISHED member 9 is connected and a standby")
     with FakeNode(
         lambda words: leader if words == [b"RAFT.STATUS"] else refusal
@@ -407,7 +407,7 @@ def test_the_manual_has_every_subcommand_with_every_option():
 
 
 def complete(tmp_path, *words):
-    """What bash offers for the last of the words."""
+    """The completions that bash offers for the last of the words."""
     script = tmp_path / "hasp.bash"
     script.write_text(hasp("", "completion", "bash").stdout)
     return subprocess.run(
@@ -497,7 +497,7 @@ def test_history_tells_what_has_happened_to_a_lock():
         assert "released" in table and "granted" not in table
         assert "\x1b" not in table and "soon" in table
         assert hasp(endpoint, "history", "b").stdout.count("\n") <= 1
-        # After a start nothing is told of what came before, and it says so.
+        # After a start earlier events are missing, and it says so.
         node.stop()
         node.start()
         cluster.leader()

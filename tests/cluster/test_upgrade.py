@@ -56,11 +56,11 @@ class Load:
                         lock.guard(0.5)
                     self.cycles += 1
                     time.sleep(0.002)
-        except Exception as error:  # Told in the main thread.
+        except Exception as error:  # Raised in the main thread.
             self.wrong.append(error)
 
     def check(self):
-        """It goes on, and nothing has been lost."""
+        """It continues, and nothing has been lost."""
         before = self.cycles
         wait_until(
             lambda: self.wrong or self.cycles > before + 5, 30, "cycles"
@@ -106,7 +106,7 @@ def exchange(cluster, node, program):
 
 def frames_are_known(cluster):
     """Each connection speaks the highest version that both nodes know, and a
-    frame of the new one goes where it is understood."""
+    frame of the new one is sent to nodes that understand it."""
     for node in cluster.nodes[:3]:
         for other in cluster.nodes[:3]:
             if node is not other:
@@ -141,7 +141,8 @@ def members(cluster):
 
 
 def trial(node, *words):
-    """What only the new version understands: the answer, or the error."""
+    """A request that only the new version understands: the answer, or the
+    error."""
     with node.connect() as client:
         try:
             return client.do("RAFT.TRIAL", *words)

@@ -50,7 +50,7 @@ class Tool:
 
 
 def make_app(tool, tmp_path):
-    """A user 'app' with 'lock,read:app/*'; the file with his secret."""
+    """A user 'app' with 'lock,read:app/*'; the file with its secret."""
     path = str(tmp_path / "app.secret")
     tool.admin("role", "set", "app", "lock,read:app/*")
     tool.admin("user", "add", "app", "--role", "app")
@@ -148,7 +148,7 @@ def test_the_local_door_is_its_owners(cluster):
     tool = Tool(cluster)
     assert "local" in tool.admin("whoami")
     if os.geteuid() == 0:
-        # Somebody else, even if he can reach the socket.
+        # Another user, even if it can reach the socket.
         os.chmod(path, 0o666)
         for folder in (cluster.folder, cluster.nodes[0].home, cluster.nodes[0].dir):
             os.chmod(folder, 0o755)
@@ -187,7 +187,7 @@ def test_a_quota_is_its_users_alone(cluster, tmp_path):
     assert "sessions 0 of 1\n" in tool.admin("user", "show", "app")
     done = tool.run("--socket", tool.door, "user", "set", "app", "--holds", "many")
     assert done.returncode == 64 and "--holds takes a number" in done.stderr
-    # After a start the use is counted anew, as it was.
+    # After a start the use is recounted, with the same result.
     tool.admin("user", "set", "app", "--sessions", "7")
     assert tool.run(*me, "acquire", "app/3", "--ttl", "60s").returncode == 0
     for node in cluster.nodes:
@@ -216,7 +216,7 @@ def test_acts_are_told_with_who_and_where(cluster, tmp_path):
     digest = hashlib.sha256(secret.encode()).hexdigest()
     assert secret[-43:] not in str(acts) and digest not in str(acts)
     assert tool.run(*eve, "audit", "--user", "eve", "-o", "plain").stdout == ""
-    # Who follows sees what comes; members' changes are acts, too.
+    # A follower of the log sees new acts; members' changes are acts, too.
     with subprocess.Popen(
         [HASP, "-e", tool.ports, *eve, "audit", "-f"], stdout=subprocess.PIPE, text=True
     ) as watcher:
@@ -268,7 +268,7 @@ def test_no_secret_is_left_anywhere(cluster, tmp_path):
             data = file.read()
         assert random not in data, one
         knows_hash |= hashed in data
-    assert knows_hash, "the files were looked at"
+    assert knows_hash, "the files were checked"
     line = [x for x in cluster.nodes[0].log().splitlines() if "SECRET.ADD" in x]
     assert line and 'user="local"' in line[0]
     assert not re.search(r"[0-9a-f]{64}", line[0])
@@ -337,7 +337,8 @@ def test_over_http_a_bearer_is_a_user(cluster, tmp_path):
 
 
 def test_the_door_of_any_node_is_enough_for_a_change_of_members(cluster):
-    """The tool asks the node behind the door, not the leader as nobody."""
+    """The tool asks the node of the local socket, not the leader without
+    authentication."""
     tool = Tool(cluster)
     leader = cluster.leader()
     tool.admin("access", "required")
@@ -416,7 +417,8 @@ def test_without_that_choice_plain_peers_speak_for_nobody():
 
 
 def test_who_does_not_say_who_he_is_has_little_room():
-    """An eighth of the connections, 16 KiB, 10 s; who says it has all of it."""
+    """An eighth of the connections, 16 KiB, 10 s; the one that says it has all
+    of it."""
     extra = "[security]\ninsecure = yes\n[limits]\nconnections = 64\n"
     with Cluster(1, extra + "connections_per_address = 64\n") as cluster:
         tool = Tool(cluster)

@@ -25,7 +25,7 @@ def tool(*words, folder=None, tls=None, check=True):
 
 
 def as_user(certs, user=None, ca="ca.crt"):
-    """What a client of another make shows and checks."""
+    """The certificate and the checks of a client of another make."""
     context = ssl.create_default_context(cafile=os.path.join(certs, ca))
     context.check_hostname = False
     if user is not None:
@@ -35,7 +35,7 @@ def as_user(certs, user=None, ca="ca.crt"):
 
 
 class TlsCluster(Cluster):
-    """Of three nodes that have certificates; 'mode' of both ports."""
+    """A cluster of three nodes that have certificates; 'mode' of both ports."""
 
     def __init__(self, mode="require", start=True):
         super().__init__(3, start=False)

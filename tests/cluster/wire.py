@@ -64,7 +64,7 @@ class Wire:
         self.socket.close()
 
     def raw(self, data):
-        """What it asks for is not known here, so it is not asked again."""
+        """Its request is not known here, so it is not repeated."""
         self.again.sent.clear()
         self.socket.sendall(data)
 
@@ -128,7 +128,7 @@ class Wire:
             self.socket.settimeout(10.0)
 
     def is_closed(self):
-        """True if the other side has closed, having said no more."""
+        """True if the other side has closed, without another byte."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -239,14 +239,14 @@ def opens(wire, *options):
 
 
 def proof_of(secret):
-    """What SESSION.OPEN is shown of a secret that the client has made."""
+    """The proof for SESSION.OPEN of a secret that the client has made."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def eventually(condition, timeout=5.0):
     by = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < by, "it did not come to be in time"
+        assert time.monotonic() < by, "it did not happen in time"
         time.sleep(0.005)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Does what it is told on stdin: tests/conformance/README.md.
+// Carries out the commands on stdin: tests/conformance/README.md.
 package main
 
 import (
@@ -37,7 +37,7 @@ type object map[string]any
 
 var (
 	output  sync.Mutex
-	mu      sync.Mutex // Of what follows.
+	mu      sync.Mutex // Guards the following fields.
 	session *hasp.Session
 	beside  *hasp.Session // Shares its connection; or nil.
 	locks   = map[string]*hasp.Lock{}

@@ -7,7 +7,7 @@ import java.time.Duration;
  * A job once per period and cluster: run it from cron on every machine.
  *
  * <p>The lock is named after the period and left to its TTL, so that a machine
- * whose clock is behind does not run the job again.
+ * with a slow clock does not run the job again.
  */
 public class Cron {
     public static void main(String[] arguments) {

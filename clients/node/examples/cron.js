@@ -7,9 +7,9 @@
 //
 //   0 2 * * *  cron.js nightly "$(date -u +\%F)" /usr/local/bin/nightly
 //
-// The lock NAME/PERIOD is never released but left to its lease of a minute, so a
-// machine whose clock is behind by less than that finds it taken, even if the
-// job has ended. A machine that dies in the midst does not repeat the job.
+// The lock NAME/PERIOD is never released but left to its lease of a minute, so
+// a machine with a clock that is slow by less than that finds it taken, even if
+// the job has ended. A machine that dies in the midst does not repeat the job.
 'use strict';
 
 const { once } = require('node:events');

@@ -17,12 +17,12 @@ const STEP = 10000000n;
 const NOISE = 30000000n;
 
 class Clocks {
-  /** Both in nanoseconds; 'uptime' gives null where there is none. */
+  /** Both in nanoseconds; 'uptime' returns null if the system has none. */
   constructor(monotonic, uptime) {
     this.monotonic = monotonic;
     this.uptime = uptime;
     this.slept = 0n;
-    this.gap = null; // Of uptime to monotonic: the least since the last sleep.
+    this.gap = null; // Least uptime - monotonic since the last sleep.
   }
 
   read() {

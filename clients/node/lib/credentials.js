@@ -52,8 +52,8 @@ class Credentials {
       }
       const made = this.made(texts);
       if (made.who !== this.who) {
-        throw new Error('they are of another user, who has no part in this '
-          + 'session');
+        throw new Error('they belong to another user, which has no rights to '
+          + 'this session');
       }
       Object.assign(this, made, { texts, refused: '' });
       return { hasChanged: true, notice: '' };

@@ -7,7 +7,7 @@
 // receipt, so with clocks up to 10 % off on either side the client ends first.
 // With a linger, the lease is in jeopardy (not held, though an answer restores
 // it) from S0 + 0.8 min(T, linger) on. From S0 + 0.8 T on it is lost, and a
-// lost lease stays lost. Of the two clocks, the one on which more time has
+// lost lease stays lost. Among the two clocks, the one on which more time has
 // passed counts.
 //
 // All times are whole nanoseconds, as BigInt, since a float would be rounded.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Does what it is told on stdin: tests/conformance/README.md.
+// Carries out the commands on stdin: tests/conformance/README.md.
 'use strict';
 
 const readline = require('node:readline');

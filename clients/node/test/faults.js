@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Run by clients/python/tests/test_faults.py, which starts a cluster and
-// freezes the node that it is told.
+// freezes the node that its input names.
 'use strict';
 
 const assert = require('node:assert');

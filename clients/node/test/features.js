@@ -175,7 +175,7 @@ const tests = {
     await session.lock('signal 3').run(() => {});
   },
 
-  async 'a loss is told also when the session is closed at once'() {
+  async 'a loss is reported even if the session is closed at once'() {
     for (let i = 0; i < 5; i++) {
       const session = await Session.open();
       const told = [];
@@ -303,7 +303,7 @@ const tests = {
     await one.acquire();
     assert.deepEqual(await two.leader(),
       { value: 'one', token: one.token, client: session.options.name });
-    await until(() => seen.at(-1) === 'one', 'it is told');
+    await until(() => seen.at(-1) === 'one', 'it is notified');
     const waiting = two.acquire();
     await one.release();
     await waiting;
@@ -326,14 +326,14 @@ const tests = {
     const { token } = lock;
     await lock.release();
     await session.lock('elsewhere').run(() => {});
-    await until(() => seen.length === 2, 'both are told');
+    await until(() => seen.length === 2, 'both are notified');
     assert.deepEqual(seen.map((one) => [one.kind, one.name, one.token]),
       [['granted', 'w/1', token], ['released', 'w/1', token]]);
     const { line } = watch;
     line.close();
     await until(() => watch.line !== line, 'it watches again');
     await session.lock('w/2').run(() => {});
-    await until(() => seen.length === 5, 'it goes on');
+    await until(() => seen.length === 5, 'it continues');
     assert.deepEqual(seen.slice(2).map((one) => one.kind),
       ['gap', 'granted', 'released']);
     watch.close();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Calls that are aborted at any tick leave nothing behind. Run by
+// Calls that are aborted at any tick leave nothing open or held. Run by
 // clients/python/tests/test_node_links.py, which starts a cluster.
 // HASP_INTERRUPTS is how many cycles each of 12 tasks makes: 200 unless it says
 // more.
@@ -20,8 +20,8 @@ let mayEnd = false; // Sessions are closed meanwhile.
 let calls = 0;
 let aborted = 0;
 
-/** A signal that is aborted after so many microtasks, turns of the event loop or
- * milliseconds; or was. */
+/** A signal that is aborted after a number of microtasks, turns of the event
+ * loop or milliseconds, or from the start. */
 function interrupter() {
   const controller = new AbortController();
   const abort = () => controller.abort(REASON);
@@ -62,7 +62,7 @@ async function call(what, isLong, action) {
   const hangs = new Promise((resolve) => {
     const watch = () => {
       late = setTimeout(() => {
-        wrong.push(`${what} goes on after its abort`);
+        wrong.push(`${what} continues after its abort`);
         resolve();
       }, 3000);
     };
@@ -141,7 +141,7 @@ async function free(watcher, names) {
       await sleep(20);
     }
     if (told) {
-      wrong.push(`nobody owns ${name}: ${JSON.stringify(told)}`);
+      wrong.push(`no owner of ${name}: ${JSON.stringify(told)}`);
     }
   }
 }
@@ -185,7 +185,7 @@ async function locks(watcher) {
   }
 }
 
-/** close() comes to any tick of what the session's tasks do; all of them end. */
+/** close() is called at each tick of the session's tasks; all of them end. */
 async function closes(watcher) {
   const task = async (i) => {
     const name = `close${i}`;

@@ -2,7 +2,7 @@
 //
 // The pure parts: the clock rules by the vectors that the other clients keep to
 // the nanosecond, too (tests/unit/test_lease_vectors.c makes them, and has what
-// the steps mean), and what /proc/uptime tells of a suspended machine.
+// the steps mean), and what /proc/uptime shows of a suspended machine.
 'use strict';
 
 const assert = require('node:assert');
@@ -48,7 +48,7 @@ function vectors() {
   return cases.length;
 }
 
-/** A machine whose uptime is told to 10 ms, and that can be suspended. */
+/** A machine with an uptime in steps of 10 ms, and that can be suspended. */
 class Machine {
   constructor() {
     this.time = 1234567n * MS + 891n;
@@ -152,7 +152,7 @@ function pieces() {
   }
 }
 
-/** What libhasp sends and understands; what it does not ends a connection. */
+/** The replies that libhasp understands; any other reply ends a connection. */
 function wire() {
   const { requests, replies, broken } = JSON.parse(fs.readFileSync(
     path.join(path.dirname(VECTORS), 'wire.json'), 'utf8'));

@@ -2,7 +2,7 @@
 //
 // The sessions of a process share a connection, and nothing else. Run by
 // clients/python/tests/test_node_links.py, which starts a cluster and kills and
-// freezes the nodes that it is told.
+// freezes the nodes that its input names.
 'use strict';
 
 const assert = require('node:assert');
@@ -133,7 +133,7 @@ const onCluster = {
     await closeAll([one, two]);
   },
 
-  async 'of more holds than notices are kept none is believed in for longer'() {
+  async 'a hold without a notice is not believed in for longer'() {
     const other = await Session.open({ ownConnection: true });
     const take = (name) => other.ask('LOCK.RELEASEIF', name, 'OWNER', 'me');
     for (const durable of [false, true]) {
@@ -145,7 +145,7 @@ const onCluster = {
       await Promise.all(locks.map((lock) => lock.acquire()));
       const taken = locks.filter((_, i) => i % 10);
       await Promise.all(taken.map(({ name }) => take(name)));
-      await until(() => lost.length === taken.length, 'all are told');
+      await until(() => lost.length === taken.length, 'all are reported');
       for (const lock of locks) {
         assert.equal(lock.locked(), !taken.includes(lock));
         await (taken.includes(lock) ? assert.rejects(lock.release(),
@@ -156,7 +156,7 @@ const onCluster = {
     await other.close();
   },
 
-  async 'who gives back what is over gives back nothing else'() {
+  async 'releasing a hold that is over releases nothing else'() {
     const [one, other] = await many(2, { ttl: 20000 });
     const take = (name) => other.ask('LOCK.RELEASEIF', name, 'OWNER', 'me');
     for (const names of [['again'], ['again one', 'again two']]) {
@@ -189,7 +189,7 @@ const onCluster = {
     await closeAll([one, other]);
   },
 
-  async 'who shares and who does not'() {
+  async 'sessions share a connection by default, not if it is their own'() {
     const kept = await many(2);
     for (const options of [{ ownConnection: true }, { ttl: 3000 },
       { linger: 2000 }, { durable: true },
@@ -228,7 +228,7 @@ const onCluster = {
   },
 };
 
-/** A node that answers what it is told to; its requests. */
+/** A node that gives the answers that the test sets; its requests. */
 async function fake(answer, work) {
   const sockets = new Set();
   const requests = [];
@@ -260,13 +260,13 @@ const map = (told) => `%${Object.keys(told).length}\r\n` +
   Object.entries(told).map(([key, value]) => `+${key}\r\n${value}`).join('');
 const lease = (id) => map({ id: `:${id}\r\n`, ttl_ms: ':60000\r\n',
   linger_ms: ':0\r\n' });
-/** What is told of a hold. */
+/** A node's report of a hold. */
 const holdOf = (owner, name, token, { first = token, count = 1, left = '_',
   mode = 'exclusive', asOf = token + 100 } = {}) => map({
   lock: `+${name}\r\n`, owner: `+${owner}\r\n`, token: `:${token}\r\n`,
   first: `:${first}\r\n`, mode: `+${mode}\r\n`, count: `:${count}\r\n`,
   hold_left_ms: `${left}\r\n`, delay_ms: ':0\r\n', as_of: `:${asOf}\r\n` });
-/** What a request for one lock is answered that is granted. */
+/** The answer to a granted request for one lock. */
 const grantOf = (words, token) => holdOf(words[words.indexOf('OWNER') + 1],
   words[1], token);
 const pushed = (told) => `>3\r\n+lock\r\n+answer\r\n${told}`;
@@ -275,9 +275,10 @@ const end = (tokens) => pushed(map({ session: ':7\r\n', owner: '+me\r\n',
 const granted = end({ grants: `*1\r\n${holdOf('me', 'a', 99)}` });
 const QUEUED = '+QUEUED 8\r\n';
 
-/** What comes with the first answer to a wait, and how often that is asked. */
+/** The answers that come with the first answer to a wait, and how often the
+ * outcome is requested. */
 const hostile = {
-  'a push for a stranger': [QUEUED + pushed(map({ session: ':9\r\n' })) +
+  'a push for another session': [QUEUED + pushed(map({ session: ':9\r\n' })) +
     end(), 2],
   'a push of odd parts': [`${QUEUED}${pushed(':7\r\n')}${end()}`, 2],
   'a short push': [`${QUEUED}>1\r\n+lock\r\n${end()}`, 2],
@@ -391,8 +392,9 @@ async function overtaken() {
   });
 }
 
-/** Behind an ATTACH a node does nothing until that is answered; heartbeats go on
- * while many sessions are attached anew, half of them at leisure. */
+/** A node answers an ATTACH before it does anything else on that connection;
+ * heartbeats continue while many sessions are attached again, half of them
+ * without haste. */
 async function manyAttached() {
   let id = 0;
   const attached = new Set();
@@ -465,8 +467,8 @@ async function filled() {
   });
 }
 
-/** What became of a conversion is not known: the release behind it must not be
- * forgotten. */
+/** The outcome of a conversion is unknown: the release that follows it must not
+ * be forgotten. */
 async function givenBackLater() {
   let isKnown = false;
   const held = new Set();
@@ -499,8 +501,8 @@ async function givenBackLater() {
   });
 }
 
-/** An answer that is older than a notice is asked for again, under its number,
- * and one that says that the hold is over is no grant. */
+/** An answer that is older than a notice is requested again, under its number,
+ * and an answer that says that the hold is over is not a grant. */
 async function olderAnswer() {
   for (const count of [1, 0]) {
     const notice = map({ lock: '+a\r\n', owner: '+me\r\n', token: ':5\r\n',
@@ -509,7 +511,7 @@ async function olderAnswer() {
       'SESSION.KEEP': map({ ttl_ms: ':1000\r\n', linger_ms: ':0\r\n',
         ended: `*1\r\n${notice}`, dropped: ':0\r\n' }),
       'LOCK.ACQUIRE': asked.filter(([verb]) => verb === 'LOCK.ACQUIRE')
-        .length === 1 ? grantOf(words, 7) // Of a state before that notice.
+        .length === 1 ? grantOf(words, 7) // Older than that notice.
         : holdOf('me', 'a', 7, { count, asOf: 1000 }) }[words[0]]),
     async (endpoints, requests) => {
       const session = await Session.open({ endpoints, ttl: 1000 });
@@ -531,7 +533,7 @@ async function olderAnswer() {
   }
 }
 
-/** Of several one has ended: the others are given back. */
+/** One of several holds has ended: the others are released. */
 async function overInPart() {
   await fake(([verb]) => ({ 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
     'LOCK.RELEASE': ':0\r\n', 'LOCK.MACQUIRE': `*2\r\n${holdOf('me', 'a', 7)}` +
@@ -549,8 +551,8 @@ async function overInPart() {
   });
 }
 
-/** A list that lacks a hold ends it; what was granted while it was read stays.
- * One that could not be read is asked for again. */
+/** A list that lacks a hold ends it; a hold that was granted while the list was
+ * read stays. A list that could not be read is requested again. */
 async function listed() {
   let fails = 2;
   let dropped = 0;
@@ -605,8 +607,9 @@ async function notHeldThere() {
   });
 }
 
-/** What one object waits for behind what is not known ends with its signal, and a
- * wait for a task of this process with the session. */
+/** A wait of one object for an earlier request with an unknown outcome ends
+ * with its signal, and a wait for a task of this process ends with the
+ * session. */
 async function endsInTime() {
   let isKnown = false;
   await fake((words) => ({ 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
@@ -667,7 +670,7 @@ async function main() {
     givenBackLater]) {
     await test();
   }
-  await sleep(50); // What has been closed goes.
+  await sleep(50); // Closed connections disappear.
   for (const [name, test] of Object.entries(onCluster)) {
     await test();
     console.log(name);

@@ -7,8 +7,8 @@
     0 2 * * *  cron.py nightly "$(date -u +\\%F)" /usr/local/bin/nightly
 
 The lock NAME/PERIOD is never released but left to its lease of a minute, so a
-machine whose clock is behind by less than that finds it taken, even if the job
-has ended. A machine that dies in the midst does not repeat the job.
+machine with a clock that is slow by less than that finds it taken, even if the
+job has ended. A machine that dies in the midst does not repeat the job.
 """
 
 import subprocess

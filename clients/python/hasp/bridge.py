@@ -50,8 +50,8 @@ class Cancelled(Exception):
 class When(enum.Enum):
     """The fate of a call whose thread has left."""
     GIVEN_UP = 'it is cancelled'
-    FINISHED = 'it goes on if it has begun'
-    CARRIED_OUT = 'it is begun and goes on'
+    FINISHED = 'it finishes if it has started'
+    CARRIED_OUT = 'it starts and finishes'
 
 
 class Call(Generic[Result]):

@@ -82,7 +82,7 @@ class Core:
         self._futures: Set[asyncio.Future[Any]] = set()
 
     def __repr__(self) -> str:
-        state = 'of the parent process' if self._pid != os.getpid() else \
+        state = 'inherited from a parent' if self._pid != os.getpid() else \
             f'{self.state().value}, {self.remaining():.3f} s left'
         return f'<hasp session {self.name!r} {self.id}: {state}>'
 

@@ -65,8 +65,8 @@ class Credentials:
                 return False, ''
             context, name = self._made(found)
             if found.user[1:2] + (name,) != self.who():
-                raise ValueError('they are of another user, who has no '
-                                 'part in this session')
+                raise ValueError('they belong to another user, which has no '
+                                 'rights to this session')
         except (OSError, ValueError) as error:
             text = not_taken(error)
             is_news, self._refused = text != self._refused, text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Does what it is told on stdin: tests/conformance/README.md."""
+"""Carries out the commands on stdin: tests/conformance/README.md."""
 
 import json
 import os

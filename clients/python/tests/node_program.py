@@ -10,7 +10,7 @@ TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..',
 
 
 def run(name, cluster):
-    """AssertionError: it failed, with what it has told."""
+    """AssertionError: it failed, with its output."""
     nodes = {str(node.client_port): node for node in cluster.nodes}
     program = subprocess.Popen(
         ['node', os.path.join(TESTS, name)],

@@ -121,7 +121,7 @@ class Program:
                                timeout).group(1))
 
     def skip(self):
-        """What it has printed so far is of no interest."""
+        """Ignores the output so far."""
         while not self.news.empty():
             self.news.get()
 
@@ -259,7 +259,7 @@ def test_five_work_at_a_time(cluster, start):
     def holders():
         return count('holders')
 
-    with cluster.leader().connect() as client:  # Until all have come.
+    with cluster.leader().connect() as client:  # Until all wait.
         client.do('SESSION.OPEN', 'TTL', 60000)
         for number in range(5):
             client.do('LOCK.ACQUIRE', 'render', 'SLOTS', 5, 'OWNER', number)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What went wrong, or was not told, when a newcomer used the Python client on
-nodes that freeze, answer nothing, refuse or lose answers."""
+"""Faults that a newcomer met, some without a message, when nodes froze, did not
+answer, refused or lost answers."""
 
 import asyncio
 import math
@@ -107,7 +107,7 @@ def test_a_request_tells_which_ones_are_over():
     owners.end(1)
     owners.end(4)
     assert begins(one) == (6, '4')
-    # Of very many a part each time, until all were told.
+    # Long lists are acknowledged in parts until all are.
     for number in range(7, 107):
         owners.begin(one)
     for number in range(6, 107, 2):
@@ -191,7 +191,7 @@ def test_a_callback_may_fail_and_take_its_time(cluster):
     def on_event(event):
         asked.append(event)
         time.sleep(1.5)
-        raise RuntimeError('of the program')
+        raise RuntimeError('raised by the program')
 
     with hasp.Session(endpoints(cluster), ttl=1, on_event=on_event) as session:
         lock = session.lock('slow')

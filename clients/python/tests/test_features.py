@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the Python client can do beside a plain lock, on a real cluster."""
+"""The Python client's features beyond a plain lock, on a real cluster."""
 
 import asyncio
 import os
@@ -346,8 +346,8 @@ def test_an_owner_that_waits_twice_holds_twice(session, other):
 
 
 def test_a_cancelled_wait_takes_nothing_from_its_owner():
-    """It was granted when nobody waited for it any more. Not before that has
-    been given back does its owner ask again."""
+    """It was granted when no caller waited for it. Its owner asks again only
+    after it has been released."""
     def answer(words):
         if words[0] == b'LOCK.ACQUIRE' and b'WAIT' not in words:
             time.sleep(0.3)
@@ -433,7 +433,7 @@ def test_a_leader_is_observed(cluster, session, other):
     wait_until(lambda: seen == [None], 5, 'nobody leads')
     with one as lead:
         assert two.leader() == ('one', lead.token, session.name)
-        wait_until(lambda: seen[-1] == 'one', 5, 'it is told')
+        wait_until(lambda: seen[-1] == 'one', 5, 'it is notified')
         waiting = in_thread(two.acquire)
         wait_until(lambda: two.place() == 1, 5, 'the other one waits')
     assert waiting() and watching()
@@ -449,7 +449,7 @@ def test_changes_are_watched_across_nodes(cluster, nodes, session):
                    'it watches')
         with session.lock('w/1') as lock, session.lock('elsewhere'):
             token = lock.token
-        wait_until(lambda: len(seen) == 2, 5, 'both are told')
+        wait_until(lambda: len(seen) == 2, 5, 'both are notified')
         assert [(one.kind, one.name, one.token) for one in seen] == [
             ('granted', 'w/1', token), ('released', 'w/1', token)]
         assert seen[0].index < seen[1].index
@@ -460,7 +460,7 @@ def test_changes_are_watched_across_nodes(cluster, nodes, session):
                    and not watch._line.is_busy(), 5, 'it watches again')
         with session.lock('w/2'):
             pass
-        wait_until(lambda: len(seen) == 5, 5, 'it goes on')
+        wait_until(lambda: len(seen) == 5, 5, 'it continues')
         assert [one.kind for one in seen[2:]] == ['gap', 'granted', 'released']
         watch.close()
         watching()

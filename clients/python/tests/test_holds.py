@@ -20,7 +20,7 @@ from fake_node import FakeNode, Raw, grant, push  # noqa: E402
 import hasp  # noqa: E402
 import hasp.aio  # noqa: E402
 
-COUNT = 300  # Of holds that end between two heartbeats; 64 notices are kept.
+COUNT = 300  # Holds that end between two heartbeats; 64 notices are kept.
 
 
 @pytest.fixture(scope='module')
@@ -88,7 +88,7 @@ def test_more_holds_end_than_notices_are_kept(nodes, node, durable):
         wait_until(lambda: not any(lock.locked() for lock in locks), 12,
                    'they are not believed in')
         assert kept.locked()
-        wait_until(lambda: len(events) >= COUNT, 5, 'each is told')
+        wait_until(lambda: len(events) >= COUNT, 5, 'each is reported')
         assert {event.name: event.token for event in events} == tokens
         assert len(events) == COUNT and {event.kind for event in events} == {
             'lost'}
@@ -101,7 +101,7 @@ def test_more_holds_end_than_notices_are_kept(nodes, node, durable):
 
 
 def test_a_list_that_fails_is_read_again():
-    """The notices are behind; SESSION.HOLDS is refused at first."""
+    """The notices are too old; SESSION.HOLDS is refused at first."""
     asked = []
 
     def answer(words):
@@ -131,7 +131,7 @@ def test_a_list_that_fails_is_read_again():
         locks = [session.lock(name, owner='me') for name in 'abc']
         assert all(lock.acquire(False) for lock in locks)
         dropped.append(120)
-        wait_until(lambda: events, 5, 'one is told')
+        wait_until(lambda: events, 5, 'one is reported')
         time.sleep(0.5)
         assert [lock.locked() for lock in locks] == [False, True, True]
         assert [event[:3] for event in events] == [('lost', 'a', 100)]
@@ -149,7 +149,7 @@ def test_a_later_hold_of_the_owner_ends_the_belief_in_the_former(
     take(node, first)
     assert second.acquire(False) and second.token > token
     assert not first.locked() and second.locked()
-    wait_until(lambda: session.events, 5, 'it is told')
+    wait_until(lambda: session.events, 5, 'it is reported')
     assert [event[:3] for event in session.events] == [
         ('lost', 'again', token)]
     with pytest.raises(hasp.NotHeld):
@@ -163,7 +163,7 @@ def test_a_later_hold_of_the_owner_ends_the_belief_in_the_former(
 
 def test_a_release_of_what_has_ended_leaves_the_new_hold_alone(
         session, other, node):
-    """Nobody has told the client: it names the token."""
+    """The client got no notice: it names the token."""
     first = session.lock('stale', owner='me')
     assert first.acquire(False)
     take(node, first)
@@ -255,7 +255,7 @@ def test_the_shortest_limit_of_several_counts(session, other):
 
 
 def answers(acquire, keep=None):
-    """A fake node; 'acquire' is told the words and how often it was asked."""
+    """A fake node; 'acquire' gets the words and the number of requests."""
     count = []
 
     def answer(words):
@@ -354,7 +354,7 @@ def test_a_notice_ends_the_hold_that_it_names(token, first, ends):
         told.append(True)
         wait_until(lambda: session._beliefs.seen == 150, 5, 'a notice')
         assert lock.locked() is not ends
-        wait_until(lambda: len(events) == ends, 5, 'it is told')
+        wait_until(lambda: len(events) == ends, 5, 'it is reported')
         if ends:
             assert events[0] == ('lost', 'a', 99, 'told')
             with pytest.raises(hasp.NotHeld):

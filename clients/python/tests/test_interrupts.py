@@ -31,7 +31,7 @@ import hasp  # noqa: E402
 import hasp.aio  # noqa: E402
 
 TIMES = float(os.environ.get('HASP_INTERRUPTS', '1'))
-# What is interrupted: the client, and what it calls in the caller's thread.
+# The interrupted code: the client, and what it calls in the caller's thread.
 FAULTS_MAX = 2  # Then it goes no further.
 RETURN = dis.opmap['RETURN_VALUE']  # No signal is handled there.
 TRACED = (os.path.dirname(hasp.__file__), threading.__file__,
@@ -43,7 +43,7 @@ NUMBERS = iter(range(10 ** 9))
 
 
 class Stop(BaseException):
-    """What comes from outside."""
+    """An exception from outside, like Ctrl-C."""
 
 
 class Hung(BaseException):
@@ -138,7 +138,7 @@ class Room:
         bounded(20, self.other.close)
 
     def faults(self, lock, must_be_free):
-        """What is wrong after an interrupt."""
+        """The faults after an interrupt."""
         try:
             if bounded(5, lambda: self.other.ask('PING')) != 'PONG':
                 return 'no answer'
@@ -236,7 +236,7 @@ ACQUIRING = (do_acquire, do_wait)
 
 
 def interrupt(room, name, at, fine):
-    """Gives the step and what was wrong; None if there are not so many."""
+    """Returns the step and what was wrong; None if the call has fewer steps."""
     prepare, options, must_be_free = STEPS[name]
     lock = room.session.lock(f'{name}/{next(NUMBERS)}', **options)
     action = prepare(room, lock)
@@ -270,7 +270,7 @@ def interrupt_all(nodes, node, name, fine=False, every=1):
             faults.append(found)
             if len(faults) == FAULTS_MAX:
                 return count, faults
-            room = Room(nodes, node)  # That one may be of no use any more.
+            room = Room(nodes, node)  # The old one may be broken.
         at += every
     room.close()
     return count, faults
@@ -293,7 +293,7 @@ def test_at_bytecodes(nodes, node, name):
 
 
 def signalled(room, name, delays):
-    """As interrupt(), by signals that come after so long."""
+    """As interrupt(), by signals after a delay."""
     begun, done, ended = [], [], []
 
     def stop(*_):
@@ -332,7 +332,8 @@ def signalled(room, name, delays):
 
 
 def test_at_any_time(nodes, node):
-    """What a call takes is measured, so that most signals come within it."""
+    """The duration of a call is measured, so that most signals come within
+    it."""
     room, faults, count = Room(nodes, node), [], 0
     for name in STEPS:
         if name == 'guard':
@@ -362,8 +363,8 @@ def test_at_any_time(nodes, node):
 
 
 class Cut:
-    """Awaits what 'coroutine' awaits; where it waits for the time number 'at',
-    its task is cancelled: at once, or with 'late' as what it waits for comes.
+    """Awaits what 'coroutine' awaits; at wait number 'at' its task is
+    cancelled: at once, or with 'late' when the awaited event comes.
     """
 
     def __init__(self, coroutine, at, late):
@@ -466,7 +467,7 @@ AWAITS = {  # The lock's options, and how many may own it afterwards.
 
 
 async def cancelled(session, other, node, name, number, at, late):
-    """None: there are not so many awaits; else what was wrong."""
+    """None if it has fewer awaits; otherwise what was wrong."""
     prepare, options, owners = AWAITS[name]
     lock = session.lock(f'aio {name}/{number}', **options)
     action = await prepare(session, other, lock)
@@ -599,7 +600,7 @@ def do_block(room):
 
 @pytest.mark.parametrize('prepare', [do_open, do_close, do_block])
 def test_a_session_is_closed_at_each_line(nodes, node, prepare):
-    """Where it was interrupted."""
+    """Interrupts a session's calls at each line: the session is closed."""
     room, at, faults = Room(nodes, node), 0, []
     while True:
         steps = Steps(at)
@@ -625,8 +626,8 @@ def test_a_session_is_closed_at_each_line(nodes, node, prepare):
 
 
 def test_between_a_session_and_its_block(nodes, node):
-    """Each bytecode of who has the block: nobody owns what Session() gave
-    before the block has begun."""
+    """Each bytecode of the code that enters the block: nothing owns the result
+    of Session() before the block has begun."""
     def block():
         with hasp.Session(nodes, name='gap', durable=True) as session:
             session.lock('gap').acquire(False)

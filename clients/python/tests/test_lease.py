@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The pure parts of the Python client: the clock rules, and what a node may
-send that is no RESP."""
+"""The pure parts of the Python client: the clock rules, and bytes from a node
+that are not RESP."""
 
 import json
 import os

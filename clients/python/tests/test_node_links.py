@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What sessions of the Node.js client share, on a real cluster whose nodes are
-killed and frozen."""
+"""The connections that sessions of the Node.js client share, on a real cluster
+with nodes that are killed and frozen."""
 
 import os
 import shutil

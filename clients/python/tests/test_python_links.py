@@ -54,7 +54,8 @@ def connections(cluster):
 
 
 class Holders:
-    """Who believes to hold what; 'faults' has each who was not alone."""
+    """Which session believes to hold which lock; 'faults' has each that was not
+    alone."""
 
     def __init__(self):
         self.of, self.tokens, self.faults = {}, {}, []
@@ -117,7 +118,7 @@ def test_many_sessions_have_one_connection_and_survive_its_nodes(cluster,
         assert min(counts) > 1 and holders.faults == [] and events == []
         wait_until(lambda: connections(cluster) == before + 1, 10,
                    'one connection')
-        assert threads <= 2 * COUNT + 5  # Who tell events, and one loop.
+        assert threads <= 2 * COUNT + 5  # They report events; and a loop.
     finally:
         for session in sessions:
             session.close()
@@ -271,7 +272,7 @@ def test_what_waits_or_names_a_session_has_a_connection_of_its_own(cluster,
         lock.release()
         assert waiting.result(5) > lock.tokens.get('alone', 0)
         wait_until(lambda: connections(cluster) == before, 5, 'it is closed')
-        # It acts for the session that asks, whoever came last.
+        # It acts for the session that asks, not for the one that came last.
         assert one.lock('other').acquire(False)
         held = one.ask('LOCK.SHOW', 'alone')['holders'][0]
         assert str(held['session']) == two.id
@@ -393,7 +394,7 @@ def test_a_child_makes_a_connection_of_its_own(cluster, nodes):
 
 
 HOSTILE = [
-    ('a push for a stranger',
+    ('a push for another session',
      push('lock', 'answer', {'session': 9, 'owner': 'x', 'wait': 8})),
     ('a push of odd parts', push('lock', 'answer', 7)),
     ('a short push', push('lock')),
@@ -415,7 +416,7 @@ HOSTILE = [
 @pytest.mark.parametrize('garbage', [one for _, one in HOSTILE],
                          ids=[name for name, _ in HOSTILE])
 def test_a_hostile_node_is_survived(garbage):
-    """It sends that behind the first answer to a wait; the client goes on, at
+    """It sends that after the first answer to a wait; the client continues, at
     that connection or at another one, under the same number."""
     acquired = []
 
@@ -461,8 +462,8 @@ def test_a_push_may_come_early_and_twice(order):
 
 
 def test_heartbeats_go_on_while_many_sessions_are_attached_anew():
-    """Behind an ATTACH a node does nothing until that is answered. All ask
-    something, so none is attached at leisure."""
+    """A node answers an ATTACH before it does anything else on that connection.
+    All ask something, so each is attached in haste."""
     count, ids, told, opened = 60, iter(range(1, 1000)), [], {}
 
     def answer(words):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PLANTED = [  # What it is, the file, what stands there, what is planted; tests.
+PLANTED = [  # Name, file, text, planted text; tests.
     ('what was granted is kept', 'bridge.py',
      '        if undo and self.error is None:', '        if False:',
      'test_at_each_line and acquire'),
@@ -64,7 +64,7 @@ PLANTED = [  # What it is, the file, what stands there, what is planted; tests.
 def test_a_mistake_is_seen(tmp_path, path, old, new, tests):
     shutil.copytree(os.path.join(HERE, '..', 'hasp'), tmp_path / 'hasp')
     text = (tmp_path / 'hasp' / path).read_text()
-    assert text.count(old) == 1, f'{path} has no {old!r} any more'
+    assert text.count(old) == 1, f'{path} no longer has {old!r}'
     (tmp_path / 'hasp' / path).write_text(text.replace(old, new))
     try:
         ended = subprocess.run(

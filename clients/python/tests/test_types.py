@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Both clients tell a type checker the truth about themselves."""
+"""Both clients give a type checker the truth about themselves."""
 
 import ast
 import glob

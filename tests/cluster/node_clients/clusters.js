@@ -8,7 +8,7 @@ import { createCluster } from 'redis'
 const [follower, leader, name] = process.argv.slice(2)
 const port = Number(follower)
 
-// A plain client of the follower is told where to go.
+// A plain client of the follower gets a redirection.
 const plain = new Redis(port, '127.0.0.1')
 await assert.rejects(plain.set(name, 'v', 'PX', 5000, 'NX'), new RegExp(`MOVED \\d+ 127.0.0.1:${leader}`))
 plain.disconnect()

@@ -25,8 +25,8 @@ for (const RESP of [2, 3]) {
   const shown = await client.sendCommand(['LOCK.SHOW', name])
   assert(JSON.stringify(shown).includes(String(token)))
 
-  // Events by subscription, on a connection of their own. A follower may yet come to
-  // what was answered before.
+  // Events by subscription, on a connection of their own. A follower may still
+  // have to apply what was answered before.
   const events = client.duplicate()
   await events.connect()
   const told = new Promise((resolve) => {

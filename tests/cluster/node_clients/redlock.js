@@ -42,15 +42,16 @@ assert.equal(await one.exists(...names), 3)
 await all.release()
 assert.equal(await one.exists(...names), 0)
 
-// It ends by itself, and who waits gets it.
+// It ends by itself, and the waiting client gets it.
 await mine.acquire([name], 400)
 const begun = Date.now()
 const next = await patient.acquire([name], 1000)
 assert(Date.now() - begun >= 380)
 await next.release()
 
-// using() extends by itself while its work goes on. (redlock counts a lock's time
-// from its first try, so who waits long has to ask for longer.)
+// using() extends by itself while its work continues. (redlock counts a lock's
+// time from its first try, so a client that waits long has to ask for a longer
+// time.)
 let working = 0
 async function work (redlock, duration, ms) {
   await redlock.using([name], duration, async (signal) => {

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: MIT
-// What ioredis, node-redis and redlock 5 do on the wire, as far as the tests beside
-// this file ask them, written anew by their behaviour: for machines where npm has no
-// registry to install them from (tests/cluster/test_redis_clients.py).
+// SPDX-License-Identifier: MIT The parts of ioredis, node-redis and redlock 5
+// that the tests beside this file use, written from their behaviour on the
+// wire: for machines on which npm has no registry to install them from
+// (tests/cluster/test_redis_clients.py).
 import { createHash, randomBytes } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import net from 'node:net'
@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 class ReplyError extends Error {}
 
-// [value, place behind it], or undefined where more has to come.
+// [value, place after it], or undefined if more has to come.
 function parse (text, at) {
   const end = text.indexOf('\r\n', at)
   if (end < 0) return undefined
@@ -90,7 +90,7 @@ export default class Redis {
   constructor (port, host, options = {}) {
     this.options = { port }
     this.wire = new Wire(port)
-    // What it greets with; it waits until the server has loaded its data.
+    // Its greeting; it waits until the server has loaded its data.
     const first = [['CLIENT', 'SETINFO', 'LIB-NAME', 'ioredis'], ['INFO']]
     if (options.connectionName) first.push(['CLIENT', 'SETNAME', options.connectionName])
     this.isReady = Promise.all(first.map((words) => this.wire.do(...words))).then(([, info]) => {
@@ -118,7 +118,7 @@ export default class Redis {
   }
 }
 
-// It asks one node for all, and goes where it is sent.
+// It asks one node for all, and follows redirections.
 Redis.Cluster = class {
   constructor ([{ port }]) {
     this.all = new Map()
@@ -288,7 +288,7 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  // Extends by itself while the routine goes on.
+  // Extends by itself while the routine runs.
   async using (resources, duration, routine) {
     const stop = new AbortController()
     let lock = await this.acquire(resources, duration)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two sessions that share a connection; each takes a lock and gives it back,
+"""Two sessions that share a connection; each acquires a lock and releases it,
 again and again, until the input ends. Each line tells of cycles, of an event or
 of an error."""
 

@@ -5,7 +5,7 @@
 //	cron nightly 2024-05-07
 //
 // The lock is named after the period and left to its TTL, so that a machine
-// whose clock is behind does not run the job again.
+// with a slow clock does not run the job again.
 package main
 
 import (

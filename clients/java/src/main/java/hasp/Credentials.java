@@ -125,8 +125,8 @@ final class Credentials {
             }
             Shown made = make(read);
             if (!made.who().equals(shown.who())) {
-                throw new IOException("they are of another user, who has no part in "
-                    + "this session");
+                throw new IOException("they belong to another user, which has no "
+                    + "rights to this session");
             }
             texts = read;
             shown = made;

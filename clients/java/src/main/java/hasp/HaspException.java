@@ -8,7 +8,7 @@ import java.util.Map;
 public final class HaspException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    /** What the caller can do. */
+    /** The possible remedies of the caller. */
     public enum Reason {
         /** The lease cannot be trusted: stop what the lock protects. If the
          * session is lost, open another one. */
@@ -49,7 +49,7 @@ public final class HaspException extends RuntimeException {
         this.reason = REASONS.getOrDefault(word, Reason.REFUSED);
     }
 
-    /** What the caller can do. */
+    /** The possible remedy of the caller. */
     public Reason reason() {
         return reason;
     }

@@ -48,7 +48,7 @@ public final class Session implements AutoCloseable {
         LOST
     }
 
-    /** What happened. */
+    /** The kind of event. */
     public enum Kind {
         /** {@link State#JEOPARDY} has begun. */
         JEOPARDY,
@@ -105,7 +105,7 @@ public final class Session implements AutoCloseable {
             return this;
         }
 
-        /** Shown to people; what a blacklist's patterns match. */
+        /** Shown to people, and matched by a blacklist's patterns. */
         public Options name(String text) {
             name = text;
             return this;
@@ -221,7 +221,7 @@ public final class Session implements AutoCloseable {
     CompletableFuture<Void> claimNews = new CompletableFuture<>();
     /** Done when the session's requests can have no more results. */
     final CompletableFuture<Void> over = new CompletableFuture<>();
-    /** Settles abandoned changes, whose callers have left. */
+    /** Settles changes that their callers have abandoned. */
     private final ExecutorService background = Executors.newCachedThreadPool(DAEMONS);
     final long timeout;
     final String name;
@@ -761,12 +761,12 @@ public final class Session implements AutoCloseable {
         return Resp.text(show(lock), "note");
     }
 
-    /** Reports each change of the locks whose names begin with 'prefix', until the
-     * watch is closed or the session has ended: see {@link Watch#ended}. 'tell' is
-     * called on a thread of its own. Throws LOST. */
-    public Watch watch(String prefix, Consumer<Watch.Change> tell) {
+    /** Reports each change of the locks whose names begin with 'prefix', until
+     * the watch is closed or the session has ended: see {@link Watch#ended}.
+     * 'listener' is called on a thread of its own. Throws LOST. */
+    public Watch watch(String prefix, Consumer<Watch.Change> listener) {
         check();
-        return new Watch(this, prefix, tell);
+        return new Watch(this, prefix, listener);
     }
 
     // --- requests --------------------------------------------------------------

@@ -24,7 +24,7 @@
  * write late: the token protects against that.
  *
  * <p>Any thread may use any object. Nothing is {@code synchronized} around I/O,
- * so virtual threads are not pinned. Errors are {@link hasp.HaspException}, whose
- * reason says what the caller can do.
+ * so virtual threads are not pinned. Errors are {@link hasp.HaspException},
+ * with a reason that says how to react.
  */
 package hasp;

@@ -243,12 +243,13 @@ public final class ClusterTests {
         lock.note("page 17");
         check(two.note("told").equals("page 17"), two.note("told"));
         Session.Event please = null;
-        // Who is between two connections just then is not reached.
+        // A session that is between two connections just then does not receive
+        // it.
         for (int i = 0; i < 5 && please == null; i++) {
             check(two.please("told", "soon") == 1, "nobody was asked");
             please = events.poll(4, TimeUnit.SECONDS);
         }
-        check(please != null, "nobody was told");
+        check(please != null, "no event came");
         check(please.kind() == Session.Kind.PLEASE && please.text().equals("soon"),
             please);
         lock.unlock();
@@ -277,7 +278,7 @@ public final class ClusterTests {
         throw new AssertionError("not refused: " + says);
     }
 
-    /** What nothing can mean. */
+    /** Words without any meaning. */
     private static void misused(Session one) {
         var ms = Duration.ofMillis(1);
         misuse("ttl PT0S: expected more than 0", () -> Session.open(
@@ -301,8 +302,8 @@ public final class ClusterTests {
         lock.unlock();
     }
 
-    /** A limit that is over is told when belief ends; a longer one than the lease
-     * is not the lease's. */
+    /** A limit that is over is reported when belief ends; a longer one than the
+     * lease is not the lease's. */
     private static void limited() throws Exception {
         var events = new LinkedBlockingQueue<Session.Event>();
         try (Session session = Session.open(
@@ -320,7 +321,7 @@ public final class ClusterTests {
                 == Session.State.LOST, event);
             Thread.sleep(1000); // Longer than one lease, which was renewed.
             check(!ended.isDone() || session.state() == Session.State.LOST, "ended");
-        } catch (HaspException e) { // A machine that stood still for a lease.
+        } catch (HaspException e) { // A machine that was paused for a lease.
             check(e.reason() == HaspException.Reason.LOST, e);
         }
     }
@@ -342,8 +343,8 @@ public final class ClusterTests {
         }
     }
 
-    /** Of more holds than the cluster keeps notices of none is believed in for
-     * longer, whether the session ends by time or not. */
+    /** If more holds end than the cluster keeps notices of, none of them is
+     * believed in for longer, whether the session ends by time or not. */
     private static void manyTaken(Session other) throws Exception {
         for (boolean isDurable : List.of(false, true)) {
             var lost = new LinkedBlockingQueue<Session.Event>();
@@ -378,8 +379,8 @@ public final class ClusterTests {
         }
     }
 
-    /** Who gives back what is over gives back nothing else, and belief in it ends
-     * whatever its owner does next. */
+    /** Releasing a hold that is over releases nothing else, and belief in it
+     * ends whatever its owner does next. */
     private static void takenAgain(Session one, Session other) {
         for (List<String> names : List.of(List.of("again"),
                 List.of("again one", "again two"))) {
@@ -421,24 +422,25 @@ public final class ClusterTests {
         }
     }
 
-    /** A listener that throws hears the next change; a refusal is told. */
+    /** A listener that throws is notified of the next change; a refusal is
+     * reported. */
     private static void watched(Session one) throws Exception {
         var seen = new LinkedBlockingQueue<String>();
         var thrown = new LinkedBlockingQueue<Throwable>();
         Thread.setDefaultUncaughtExceptionHandler((thread, e) -> thrown.add(e));
         try (Watch watch = one.watch("seen", change -> {
             seen.add(change.kind());
-            throw new IllegalStateException("of the program");
+            throw new IllegalStateException("thrown by the program");
         })) {
             check(next(seen).isEmpty(), "no beginning");
             HaspLock lock = one.lock("seen");
             lock.lock();
             lock.unlock();
             check(next(seen).equals("granted") && next(seen).equals("released"),
-                "not told after an exception");
+                "not notified after an exception");
             check(!watch.ended().isDone(), "ended");
             for (int i = 0; i < 3; i++) {
-                check(next(thrown).getMessage().equals("of the program"), "not told");
+                check(next(thrown).getMessage().equals("thrown by the program"), "not reported");
             }
         }
         Thread.setDefaultUncaughtExceptionHandler(null);

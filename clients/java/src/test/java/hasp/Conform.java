@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Does what it is told on stdin: tests/conformance/README.md. */
+/** Carries out the commands on stdin: tests/conformance/README.md. */
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
         "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
@@ -102,7 +102,7 @@ public final class Conform {
         });
     }
 
-    /** What waits: until it ends, or "cancel" interrupts it. */
+    /** The calls that wait: until they end, or "cancel" interrupts them. */
     private interface Wait {
         boolean until(Duration wait) throws InterruptedException;
     }
@@ -222,7 +222,7 @@ public final class Conform {
         say(told);
     }
 
-    /** Reads until there is no more. */
+    /** Reads to the end of the input. */
     public static void main(String[] arguments) throws Exception {
         var in = new BufferedReader(
             new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -13,9 +13,10 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Fifty sessions of a real cluster ($HASP_ENDPOINTS), which take locks in turn.
- * Says "ready"; then, for each line of its input, "on" when all have gone on. When
- * there are no more it says whether all was well. */
+/** Fifty sessions of a real cluster ($HASP_ENDPOINTS), which acquire locks in
+ * turn. Prints "ready"; then, for each line of its input, "on" once each
+ * session has made progress. At the end of the input it prints whether all was
+ * well. */
 public final class Crowd {
     private static final Queue<Object> WRONG = new ConcurrentLinkedQueue<>();
     private static final AtomicInteger ROUNDS = new AtomicInteger();
@@ -60,7 +61,7 @@ public final class Crowd {
         int before = ROUNDS.get();
         for (int i = 0; ROUNDS.get() < before + 100; i++) {
             if (i == 2000) {
-                throw new AssertionError("nobody goes on: " + WRONG);
+                throw new AssertionError("no session continues: " + WRONG);
             }
             Thread.sleep(10);
         }

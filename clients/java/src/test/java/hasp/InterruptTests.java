@@ -12,9 +12,9 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 
-/** Against a real cluster ($HASP_ENDPOINTS): calls that are interrupted anywhere
- * leave nothing behind. $HASP_INTERRUPTS is how many cycles each of 12 threads
- * makes: 200 unless it says more. */
+/** Against a real cluster ($HASP_ENDPOINTS): calls that are interrupted
+ * anywhere leave nothing open or held. $HASP_INTERRUPTS is how many cycles each
+ * of 12 threads makes: 200 unless it says more. */
 public final class InterruptTests {
     private static final Duration MINUTE = Duration.ofMinutes(1);
     private static final int COUNT = Integer.parseInt(
@@ -75,7 +75,8 @@ public final class InterruptTests {
             }
         }
 
-        /** Of the call that it was for. Gives whether the thread is interrupted. */
+        /** Ends the call that it was made for. Returns whether the thread is
+         * interrupted. */
         synchronized boolean end() {
             isOver = true;
             boolean was = Thread.interrupted();
@@ -170,7 +171,7 @@ public final class InterruptTests {
             try {
                 work.run();
             } catch (RuntimeException | Error e) {
-                wrong("of the test: " + e);
+                wrong("the test failed: " + e);
             }
         });
         all.add(thread);
@@ -178,7 +179,7 @@ public final class InterruptTests {
         thread.start();
     }
 
-    /** Those that hang are told. */
+    /** The calls that hang are reported. */
     private static void join(List<Thread> all, long seconds)
             throws InterruptedException {
         long until = Time.in(seconds * 1000 * Time.MS);
@@ -243,7 +244,7 @@ public final class InterruptTests {
         stands.close();
     }
 
-    /** What a session held is free when it was closed. */
+    /** The locks of a closed session are free. */
     private static void closes(Session watcher, String endpoints)
             throws InterruptedException {
         List<Thread> all = new ArrayList<>();
@@ -268,12 +269,12 @@ public final class InterruptTests {
         join(all, 60 + COUNT / 5);
     }
 
-    /** Whoever interrupts a group of threads, as tools that run programs do, means
-     * those of the program. */
+    /** A tool that runs programs interrupts a group of threads, and means those
+     * of the program. */
     private static void group(Session watcher, String endpoints)
             throws InterruptedException {
         var told = new ConcurrentLinkedQueue<String>();
-        var group = new ThreadGroup("of the program");
+        var group = new ThreadGroup("program");
         Thread inside = new Thread(group, () -> {
             Session session = open(endpoints, new Session.Options()
                 .ttl(Duration.ofSeconds(5)).ownConnection(true));
@@ -287,9 +288,9 @@ public final class InterruptTests {
                 Thread.interrupted();
                 session.lock("group/" + i).lock();
                 for (int j = 0; !told.contains("granted")
-                        && !told.contains(""); j++) { // Or it has begun anew.
+                        && !told.contains(""); j++) { // Or the watch has restarted.
                     if (j == 250 || watch.ended().isDone()) {
-                        wrong("the watch tells no more: " + watch.ended());
+                        wrong("the watch reports nothing: " + watch.ended());
                         return;
                     }
                     LockSupport.parkNanos(20 * Time.MS);

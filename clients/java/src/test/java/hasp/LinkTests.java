@@ -37,7 +37,8 @@ public final class LinkTests {
         passed++;
     }
 
-    /** Answers what it is told to, as RESP; null closes the connection. */
+    /** Gives the answers that the test sets, as RESP; null closes the
+     * connection. */
     private static final class Fake implements AutoCloseable {
         final Queue<String> asked = new ConcurrentLinkedQueue<>();
         final AtomicInteger lines = new AtomicInteger(); // That were ever opened.
@@ -133,7 +134,7 @@ public final class LinkTests {
         }
     }
 
-    /** What a request for one lock is answered that is granted. */
+    /** The answer to a granted request for one lock. */
     private static String grant(List<String> words, long token) {
         int owner = words.indexOf("OWNER");
         int hold = words.indexOf("HOLD");
@@ -142,7 +143,7 @@ public final class LinkTests {
             hold < 0 ? -1 : Long.parseLong(words.get(hold + 1)), token + 100);
     }
 
-    /** What is told of a hold; 'left' -1: it has no limit. */
+    /** A node's report of a hold; 'left' -1: it has no limit. */
     private static String hold(String owner, String name, long first, long token,
             String mode, int count, long left, long asOf) {
         return "%9\r\n+lock\r\n+" + name + "\r\n+owner\r\n+" + owner
@@ -160,8 +161,8 @@ public final class LinkTests {
         }
     }
 
-    /** What a node opens after open() has given up is closed: nobody else knows
-     * it. */
+    /** A session that a node opens after open() has given up is closed: no
+     * other code knows it. */
     private static void openedTooLate() throws Exception {
         var mayAnswer = new CompletableFuture<Void>();
         try (Fake fake = new Fake((line, words) -> {
@@ -369,8 +370,9 @@ public final class LinkTests {
         }
     }
 
-    /** Behind an ATTACH a node does nothing until that is answered: with many
-     * sessions on a new connection the heartbeats must not wait for all of them. */
+    /** A node answers an ATTACH before it does anything else on that
+     * connection: with many sessions on a new connection the heartbeats must
+     * not wait for all of them. */
     private static void manyAttached() throws Exception {
         try (Fake fake = new Fake((line, words) -> {
             if (line == 1 && words.get(0).equals("LOCK.LIST")) {
@@ -405,8 +407,8 @@ public final class LinkTests {
         }
     }
 
-    /** What answers may be broken, and must not grant, open or keep anything
-     * then. */
+    /** The answers can be broken; the client must not grant, open or keep
+     * anything then. */
     private static void somethingElse() throws Exception {
         for (String odd : List.of("+OK\r\n", ":0\r\n", "*1\r\n:0\r\n", "*0\r\n",
                 "#t\r\n", "%1\r\n+ttl_ms\r\n:0\r\n", "*2\r\n:5\r\n:6\r\n",
@@ -481,7 +483,7 @@ public final class LinkTests {
         }
     }
 
-    /** An election that is told by its listener; what it came to. */
+    /** An election that notifies its listener; its outcome. */
     private static Thread election(Fake fake, LeaderElection.Listener listener,
             Queue<Throwable> thrown) {
         Thread runner = new Thread(() -> {
@@ -497,7 +499,7 @@ public final class LinkTests {
         return runner;
     }
 
-    /** Which endpoints fail is told each time. */
+    /** The failing endpoints are reported each time. */
     private static void saysWhichFail() throws Exception {
         var told = new ConcurrentLinkedQueue<HaspException>();
         Thread runner = new Thread(() -> new LeaderElection(new Session.Options()
@@ -519,8 +521,8 @@ public final class LinkTests {
             ".*127.0.0.1:1: .*127.0.0.1:2: .*"), told);
     }
 
-    /** Who returns from lead() at once waits longer each time; a loss is no
-     * failure, and a good term ends it. */
+    /** A callback that returns from lead() at once waits longer each time; a
+     * loss is not a failure, and a good term ends it. */
     private static void backOff() throws Exception {
         var leads = new AtomicInteger();
         try (Fake fake = new Fake((line, words) -> USUAL)) {
@@ -592,7 +594,7 @@ public final class LinkTests {
         }
     }
 
-    /** A loss alone, and an interrupt alone; what a listener throws. */
+    /** A loss alone, and an interrupt alone; an exception of a listener. */
     private static void elected() throws Exception {
         var losses = new AtomicInteger();
         var leads = new AtomicInteger();
@@ -614,16 +616,16 @@ public final class LinkTests {
             check(fake.asked.stream().anyMatch(one -> one.contains(
                 " LOCK.RELEASE leader ")), fake.asked);
             runner = election(fake, lock -> {
-                throw new IllegalStateException("of the program");
+                throw new IllegalStateException("thrown by the program");
             }, thrown);
             runner.join(5000);
             check(!runner.isAlive() && thrown.poll().getMessage()
-                .equals("of the program"), thrown);
+                .equals("thrown by the program"), thrown);
         }
     }
 
-    /** Who leads is told although nobody could say it at once, and although the
-     * listener throws. */
+    /** The leader is reported although no node could name it at once, and
+     * although the listener throws. */
     private static void leaders() throws Exception {
         long later = Time.in(1500 * Time.MS); // Than the time-out.
         var told = new ConcurrentLinkedQueue<String>();
@@ -647,7 +649,7 @@ public final class LinkTests {
             eventually(() -> told.contains("ann"), "nobody says who leads");
             runner.interrupt();
             runner.join(5000);
-            check(!runner.isAlive(), "it goes on");
+            check(!runner.isAlive(), "it still runs");
         }
     }
 
@@ -667,7 +669,7 @@ public final class LinkTests {
         }
     }
 
-    /** What is not held, and is released again and again, costs nothing. */
+    /** Releasing again and again a lock that is not held costs nothing. */
     private static void notHeld() throws Exception {
         try (Fake fake = new Fake((line, words) -> USUAL)) {
             Session session = fake.open();
@@ -697,8 +699,8 @@ public final class LinkTests {
         throw new AssertionError("not refused: " + reason);
     }
 
-    /** An answer that is older than a notice is asked for again, under its number,
-     * and one that says that the hold is over is no grant. */
+    /** An answer that is older than a notice is requested again, under its
+     * number, and an answer that says that the hold is over is not a grant. */
     private static void olderAnswer() throws Exception {
         for (int count : List.of(1, 0)) {
             var asked = new AtomicInteger();
@@ -707,7 +709,7 @@ public final class LinkTests {
                     + "%4\r\n+lock\r\n+a\r\n+owner\r\n+me\r\n+token\r\n:5\r\n"
                     + "+number\r\n:1000\r\n+dropped\r\n:0\r\n";
                 case "LOCK.ACQUIRE" -> asked.incrementAndGet() == 1
-                    ? grant(words, 7) // Of a state before that notice.
+                    ? grant(words, 7) // Older than that notice.
                     : hold("me", "a", 7, 7, "exclusive", count, -1, 1000);
                 default -> USUAL;
             })) {
@@ -728,7 +730,7 @@ public final class LinkTests {
         }
     }
 
-    /** Of several one has ended: the others are given back. */
+    /** One of several holds has ended: the others are released. */
     private static void overInPart() throws Exception {
         try (Fake fake = new Fake((line, words) ->
                 words.get(0).equals("LOCK.MACQUIRE") ? "*2\r\n"
@@ -745,8 +747,8 @@ public final class LinkTests {
         }
     }
 
-    /** A list that lacks a hold ends it; what was granted while it was read stays.
-     * One that could not be read is asked for again. */
+    /** A list that lacks a hold ends it; a hold that was granted while the list
+     * was read stays. A list that could not be read is requested again. */
     private static void listed() throws Exception {
         var fails = new AtomicInteger(2);
         var dropped = new AtomicInteger();
@@ -782,7 +784,7 @@ public final class LinkTests {
                 locks.get(i).guard(Duration.ZERO);
             }
             refused(HaspException.Reason.NOT_HELD, locks.get(1)::unlock);
-            eventually(() -> lost.size() == 1, "not told once");
+            eventually(() -> lost.size() == 1, "not reported exactly once");
             check(fake.times("1 SESSION.HOLDS") == 4
                 && fake.times("1 LOCK.RELEASE") == 0, fake.asked);
         }

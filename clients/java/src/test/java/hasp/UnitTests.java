@@ -135,7 +135,7 @@ public final class UnitTests {
         check(((List<?>) parse(large, large.length)).size() == 200_000, "large");
     }
 
-    /** A machine whose uptime is told to 10 ms, and that is suspended. */
+    /** A machine with an uptime in steps of 10 ms, and that is suspended. */
     private static void suspended() {
         long[] time = {1_234_567 * MS + 891};
         long[] slept = {0};

@@ -9,7 +9,7 @@ import java.net.Socket;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Carries bytes to a node, and breaks when it is told to. */
+/** Carries bytes to a node, and breaks when the test says so. */
 final class Wire implements AutoCloseable {
     private final Set<Socket> open = ConcurrentHashMap.newKeySet();
     private final ServerSocket listener;
