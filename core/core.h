@@ -509,6 +509,8 @@ enum core_word {
     CORE_WORD_COUNT,
     /* ERR for a script that hasp does not run; also counted separately. */
     WORD_UNSUPPORTED = CORE_WORD_COUNT,
+    /* LIMIT for a user's quota; also counted separately, and a denial. */
+    WORD_QUOTA,
     CORE_WORD_END
 };
 
@@ -527,6 +529,7 @@ struct core_counts {
     uint64_t transfers; /* Transfers of leadership that it started, ... */
     uint64_t transfers_failed; /* ... and those that failed. */
     uint64_t unknown_scripts;  /* EVAL, LOAD of scripts that hasp refuses. */
+    uint64_t over_quota;       /* Refusals because of a user's quota. */
     /* The wait time of granted requests that this node has applied since its
      * start. */
     struct histogram wait;

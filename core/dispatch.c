@@ -130,8 +130,15 @@ static bool is_known(struct core *core, struct request *request)
         return false;
     }
     if (identity_is_void(core, conn, why)) {
+        const struct user *user = conn->is_surplus
+                                      ? lockfsm_user_named(
+                                            core->fsm,
+                                            bytes_of_text(conn->certified))
+                                      : NULL;
+        /* The certificate is valid, so the denial is its user's. */
+        request->user = user != NULL ? user->number : request->user;
         request_refuse(core, request,
-                       conn->is_surplus ? WORD_LIMIT : WORD_NOAUTH, why);
+                       conn->is_surplus ? WORD_QUOTA : WORD_NOAUTH, why);
         conn_quit(core, conn, slot);
         return false;
     }

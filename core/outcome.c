@@ -13,6 +13,7 @@ const char *const core_words[CORE_WORD_END] = {
 #undef TEXT_OF
         [WORD_OTHER] = "other",
     [WORD_UNSUPPORTED] = "ERR",
+    [WORD_QUOTA] = "LIMIT",
 };
 
 enum core_word word_of_peer(uint8_t number)
@@ -41,6 +42,7 @@ bool word_denies_effect(enum core_word word)
     case WORD_WRONGTYPE:
     case WORD_EXECABORT:
     case WORD_UNSUPPORTED:
+    case WORD_QUOTA:
         return true;
     default:
         /* UNKNOWN, words of newer nodes, and words about the state that do not

@@ -24,6 +24,7 @@ static const struct {
     [RESULT_NO_PERMISSION] = {WORD_NOPERM, NULL},
     [RESULT_QUARANTINED] = {WORD_BUSY, "quarantine after a restore: nothing is "
                                        "granted yet; try again later"},
+    [RESULT_QUOTA] = {WORD_QUOTA, NULL},
 };
 
 enum core_word result_word(enum result_code code)

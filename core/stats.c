@@ -26,12 +26,18 @@ void stats_done(struct core *core)
     free(core->stats.request);
 }
 
-void stats_refused(struct core *core, enum core_word word)
+void stats_refused(struct core *core, const struct request *request,
+                   enum core_word word, struct bytes error)
 {
     CHECK(word > WORD_NONE && word < CORE_WORD_END);
+    audit_denied_note(core, request, word, error);
     if (word == WORD_UNSUPPORTED) {
         core->stats.counts.unknown_scripts++;
         word = WORD_ERR;
+    }
+    if (word == WORD_QUOTA) {
+        core->stats.counts.over_quota++;
+        word = WORD_LIMIT;
     }
     core->stats.counts.refusals++;
     core->stats.counts.by_word[word]++;
@@ -47,8 +53,7 @@ void stats_answered(struct core *core, const struct request *request,
         histogram_note(&core->stats.request[place], took_ns);
     }
     if (request->outcome.word != WORD_NONE) {
-        stats_refused(core, request->outcome.word);
-        audit_denied_note(core, request, reply);
+        stats_refused(core, request, request->outcome.word, reply);
     }
 }
 

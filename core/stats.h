@@ -30,8 +30,10 @@ void stats_done(struct core *core);
  * for people and decides nothing. */
 void stats_answered(struct core *core, const struct request *request,
                     struct bytes reply);
-/* Counts an error with this word that is part of an answer. */
-void stats_refused(struct core *core, enum core_word word);
+/* Counts an error with this word, "-WORD text", which is the answer or a part
+ * of it. */
+void stats_refused(struct core *core, const struct request *request,
+                   enum core_word word, struct bytes error);
 /* Counts an effect of an entry, unless the entry is from before the start. */
 void stats_effect(struct core *core, const struct effect *effect);
 

@@ -81,7 +81,9 @@ void problem_of_error(struct problem *problem, struct bytes error)
         }
     }
     snprintf(problem->detail, sizeof problem->detail, "%s%.*s",
-             strcmp(problem->code, "LIMIT") == 0 ? "a limit is reached: " : "",
+             strcmp(problem->code, "LIMIT") == 0
+                 ? "a limit or a quota is reached: "
+                 : "",
              (int)text.size, (const char *)text.data);
 }
 

@@ -93,7 +93,8 @@ enum result_code {
     RESULT_FORGOTTEN,     /* text: why the result of that number is gone. */
     RESULT_NO_AUTH,       /* text: why that user has no rights. */
     RESULT_NO_PERMISSION, /* text: the missing right. */
-    RESULT_QUARANTINED /* Not waiting, while nothing is granted: try later. */
+    RESULT_QUARANTINED, /* Not waiting, while nothing is granted: try later. */
+    RESULT_QUOTA        /* text: which quota of the entry's user. */
 };
 
 /* Meaning of 'token' and 'count' with RESULT_OK:

@@ -49,6 +49,10 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
         out, "hasp_unknown_scripts_total",
         "EVAL and SCRIPT LOAD of scripts that hasp does not support.",
         counts->unknown_scripts);
+    metrics_counter(
+        out, "hasp_quota_refusals_total",
+        "Requests of clients of this node that a quota of their user refused.",
+        counts->over_quota);
     metrics_counter(out, "hasp_elections_won_total",
                     "Times this node has become the leader.", counts->elected);
     metrics_counter(out, "hasp_leader_changes_total",

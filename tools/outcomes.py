@@ -35,7 +35,7 @@ RULES = [
         'core/call.c': ['call_fail', 'call_fail_as'],
         # One heartbeat, or one channel, of several.
         'core/session/lease.c': ['session_keep_read'],
-        'core/events/events.c': ['events_subscribe'],
+        'core/events/events.c': ['events_refuse'],
         # A push: it answers no request.
         'core/events/watches.c': ['close_watcher'],
     }),

@@ -87,7 +87,7 @@ static const struct word *find_word(const char *code)
         {"DEADLOCK", EX_TEMPFAIL,
          "the wait would never end: the holder waits for this session "
          "(deadlock)"},
-        {"LIMIT", EX_TEMPFAIL, "a limit of the cluster is reached"},
+        {"LIMIT", EX_TEMPFAIL, "a limit or a quota is reached"},
         {"ERR", EX_PROTOCOL, NULL},
         {"UNFINISHED", EX_TEMPFAIL, NULL},
         {NULL, EX_UNAVAILABLE, NULL},

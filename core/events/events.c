@@ -409,9 +409,10 @@ void lock_watch_run(struct core *core, struct request *request)
                        "PSUBSCRIBE lock:prefix*");
         return;
     }
-    const char *limit = watch_add(core, conn, WATCH_PREFIX, prefix);
-    if (limit != NULL) {
-        request_refuse(core, request, WORD_LIMIT, limit);
+    const char *why;
+    enum core_word word = watch_add(core, conn, WATCH_PREFIX, prefix, &why);
+    if (word != WORD_NONE) {
+        request_refuse(core, request, word, why);
         return;
     }
     const struct watch *watch = watch_find(core, conn, WATCH_PREFIX, prefix);
@@ -492,6 +493,17 @@ static void events_confirm(struct core *core, struct request *request,
     resp_integer(writer, request->conn->channel_count);
 }
 
+/* Refuses one channel, in the same slot. */
+static void events_refuse(struct core *core, const struct request *request,
+                          enum core_word word, const char *why)
+{
+    struct buffer *out = core->requests.writer.out;
+    size_t start = out->size;
+    word_put(&core->requests.writer, word, "%s", why);
+    stats_refused(core, request, word,
+                  bytes_of(out->data + start, out->size - start));
+}
+
 static void events_subscribe(struct core *core, struct request *request,
                              const struct call *call, enum watch_kind kind,
                              const char *word)
@@ -500,12 +512,13 @@ static void events_subscribe(struct core *core, struct request *request,
     CHECK(conn != NULL && kind != WATCH_PREFIX);
     request_reply(core, request);
     for (uint32_t i = 1; i < call->count; i++) {
-        const char *limit = watch_add(core, conn, kind, call->argument[i]);
-        if (limit == NULL) {
+        const char *why;
+        enum core_word refusal = watch_add(core, conn, kind, call->argument[i],
+                                           &why);
+        if (refusal == WORD_NONE) {
             events_confirm(core, request, word, call->argument[i], true);
         } else {
-            stats_refused(core, WORD_LIMIT);
-            word_put(&core->requests.writer, WORD_LIMIT, "%s", limit);
+            events_refuse(core, request, refusal, why);
         }
     }
     request_done(core, request);

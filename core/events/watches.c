@@ -141,29 +141,42 @@ static bool watches_are_over(struct core *core, const struct conn *conn,
     return is_over;
 }
 
-const char *watch_add(struct core *core, struct conn *conn,
-                      enum watch_kind kind, struct bytes text)
+/* NULL, or the limit of the connection or the node that one watch more would
+ * exceed. */
+static const char *watch_limit(const struct core *core, const struct conn *conn,
+                               bool is_glob)
 {
-    bool is_glob = kind == WATCH_PATTERN;
-    CHECK(text.size <= WATCH_SIZE_MAX);
-    if (watch_find(core, conn, kind, text) != NULL) {
-        return NULL;
-    }
     if (is_glob && conn->glob_count >= GLOB_COUNT_MAX) {
         return "patterns of a connection";
     }
     if (!is_glob && conn->watch_count - conn->glob_count >= WATCH_COUNT_MAX) {
         return "watches of a connection";
     }
-    if (HASH_CNT(by_owner, core->watches.by_owner) >= WATCH_COUNT_NODE_MAX) {
-        return "watches of this node";
+    return HASH_CNT(by_owner, core->watches.by_owner) >= WATCH_COUNT_NODE_MAX
+               ? "watches of this node"
+               : NULL;
+}
+
+enum core_word watch_add(struct core *core, struct conn *conn,
+                         enum watch_kind kind, struct bytes text,
+                         const char **ret_why)
+{
+    bool is_glob = kind == WATCH_PATTERN;
+    CHECK(text.size <= WATCH_SIZE_MAX);
+    if (watch_find(core, conn, kind, text) != NULL) {
+        return WORD_NONE;
+    }
+    *ret_why = watch_limit(core, conn, is_glob);
+    if (*ret_why != NULL) {
+        return WORD_LIMIT;
     }
     struct watch_payer *payer = conn->watch_payer != NULL
                                     ? conn->watch_payer
                                     : watch_payer_of(core, conn);
     if (watches_are_over(core, conn, payer->count)) {
         watch_payer_free(core, payer);
-        return (const char *)core->watches.refusal.data;
+        *ret_why = (const char *)core->watches.refusal.data;
+        return conn->user == USER_ANYONE ? WORD_LIMIT : WORD_QUOTA;
     }
     payer->count++;
     conn->watch_payer = payer;
@@ -185,7 +198,7 @@ const char *watch_add(struct core *core, struct conn *conn,
     conn->watch_count++;
     conn->glob_count += is_glob;
     conn->channel_count += kind != WATCH_PREFIX;
-    return NULL;
+    return WORD_NONE;
 }
 
 struct watch *watch_find(struct core *core, struct conn *conn,

@@ -91,10 +91,11 @@ bool watch_tells(enum watch_kind kind, struct bytes text,
                  enum extent *ret_extent, struct bytes *ret_name);
 
 void watches_init(struct core *core);
-/* NULL, or the name of the limit that is reached, valid until the next call.
- * Adding the same watch again succeeds. */
-const char *watch_add(struct core *core, struct conn *conn,
-                      enum watch_kind kind, struct bytes text);
+/* WORD_NONE, or WORD_LIMIT or WORD_QUOTA with the limit that is reached, valid
+ * until the next call. Adding the same watch again succeeds. */
+MUST_CHECK enum core_word watch_add(struct core *core, struct conn *conn,
+                                    enum watch_kind kind, struct bytes text,
+                                    const char **ret_why);
 struct watch *watch_find(struct core *core, struct conn *conn,
                          enum watch_kind kind, struct bytes text);
 void watch_drop(struct core *core, struct watch *watch);

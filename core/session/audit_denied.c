@@ -43,8 +43,13 @@ static uint64_t hash_who(const struct request *request)
     return hash_bytes(host, strlen(host));
 }
 
-static uint64_t hash_key(uint64_t who, const char *command, struct bytes error)
+static uint64_t hash_key(uint64_t who, const char *command, enum core_word word,
+                         struct bytes error)
 {
+    /* The text has the figures of that moment. */
+    if (word == WORD_QUOTA) {
+        error = BYTES_LITERAL("quota");
+    }
     uint64_t parts[3] = {who, hash_bytes(command, strlen(command)),
                          hash_bytes(error.data, error.size)};
     return hash_bytes(parts, sizeof parts);
@@ -119,12 +124,13 @@ static void audit_denied_begin(struct core *core, struct core_denial *denial,
 /* Finds the denial that the refused request belongs to, or starts a new one. */
 static struct core_denial *audit_denied_gather(struct core *core,
                                                const struct request *request,
+                                               enum core_word word,
                                                struct bytes error)
 {
     struct audit_denied *audit_denied = &core->stats.audit_denied;
     const char *command = request->command->name;
     uint64_t who = hash_who(request);
-    uint64_t key = hash_key(who, command, error);
+    uint64_t key = hash_key(who, command, word, error);
     uint32_t place = audit_denied_find(audit_denied, key);
     if (place < audit_denied->count) {
         return &audit_denied->denial[place];
@@ -153,7 +159,7 @@ static struct core_denial *audit_denied_gather(struct core *core,
 static bool is_denial(enum core_word word)
 {
     return word == WORD_NOPERM || word == WORD_NOAUTH ||
-           word == WORD_WRONGPASS || word == WORD_NOTLS;
+           word == WORD_WRONGPASS || word == WORD_NOTLS || word == WORD_QUOTA;
 }
 
 /* The text of a denial: the reply without its first byte. */
@@ -163,11 +169,11 @@ static struct bytes audit_denied_text_of(struct bytes reply)
 }
 
 void audit_denied_note(struct core *core, const struct request *request,
-                       struct bytes reply)
+                       enum core_word word, struct bytes reply)
 {
     struct audit_denied *audit_denied = &core->stats.audit_denied;
     struct bytes error = audit_denied_text_of(reply);
-    if (!is_denial(request->outcome.word)) {
+    if (!is_denial(word)) {
         return;
     }
     /* A command that does not exist is not denied. */
@@ -176,7 +182,8 @@ void audit_denied_note(struct core *core, const struct request *request,
         audit_denied->denial = memory_new((AUDIT_DENIED_MAX + 1) *
                                           sizeof *audit_denied->denial);
     }
-    struct core_denial *denial = audit_denied_gather(core, request, error);
+    struct core_denial *denial = audit_denied_gather(core, request, word,
+                                                     error);
     denial->count++;
     denial->untold_count++;
     denial->last_ns = core->now_ns;
@@ -184,6 +191,9 @@ void audit_denied_note(struct core *core, const struct request *request,
     if (denial->command[0] != '\0') {
         audit_denied_copy_text(denial->from, sizeof denial->from,
                                bytes_of_text(request->conn->address));
+    }
+    if (denial->command[0] != '\0' && word == WORD_QUOTA) {
+        audit_denied_copy_text(denial->why, sizeof denial->why, error);
     }
     if (denial->tell_ns == UINT64_MAX) {
         denial->tell_ns = core->now_ns + denial->period_ns;

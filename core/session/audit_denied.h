@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Requests of this node's clients that were denied: NOAUTH, NOPERM, WRONGPASS,
- * NOTLS.
+ * NOTLS, and LIMIT because of a user's quota.
  *
  * A denial changes nothing, so it is not in the cluster's log and displaces no
  * act (lockfsm/user/audit.h): each node reports its own. Equal denials (the
  * same command, denied to the same user, or to the same host if
  * unauthenticated, for the same reason) are grouped under one key and reported
- * after AUDIT_DENIED_TELL_NS as one line with a count. If they continue they
- * are reported again after twice that time, and so on up to
+ * after AUDIT_DENIED_TELL_NS as one line with a count. All quotas are one
+ * reason, because their texts differ by the figures: the newest is kept. If
+ * they continue they are reported again after twice that time, and so on up to
  * AUDIT_DENIED_TELL_MAX_NS. The number of keys is small: AUDIT_DENIED_WHO_MAX
  * for each user or host, AUDIT_DENIED_MAX for the node. A new key replaces the
  * oldest one that has been idle for AUDIT_DENIED_IDLE_NS; if there is none, the
@@ -50,10 +51,10 @@ struct audit_denied {
 
 void audit_denied_init(struct core *core);
 void audit_denied_done(struct core *core);
-/* 'request' of a client of this node is answered. Its outcome decides whether
- * that is a denial; 'reply', "-WORD text", is copied for people. */
+/* 'request' of a client of this node is refused. The word decides whether that
+ * is a denial; 'reply', "-WORD text", is copied for people. */
 void audit_denied_note(struct core *core, const struct request *request,
-                       struct bytes reply);
+                       enum core_word word, struct bytes reply);
 /* Reports the denials that are due. */
 void audit_denied_turn(struct core *core);
 /* The node is stopping: reports all. */

@@ -193,7 +193,9 @@ static void accept_secret(struct core *core, struct request *request,
     if (conn->user == USER_ANYONE &&
         is_one_too_many(core, secret->user, &too_many)) {
         buffer_put_u8(&too_many, 0);
-        identity_fail(core, request, WORD_LIMIT, (const char *)too_many.data);
+        /* The secret is right, so the denial is this user's. */
+        request->user = secret->user->number;
+        identity_fail(core, request, WORD_QUOTA, (const char *)too_many.data);
         return;
     }
     if (conn->way == IDENTITY_NONE) {

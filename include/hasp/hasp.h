@@ -166,7 +166,8 @@ enum hasp_error {
     HASP_EPROTO = -2,
     /* A request, or an answer, is larger than the protocol allows. */
     HASP_ETOOBIG = -3,
-    /* A limit of the cluster, or of this process, is reached. */
+    /* A limit of the cluster, of the user (its quota) or of this process is
+     * reached. */
     HASP_EFULL = -4,
     /* A file could not be read or written (fences), or no thread or descriptor
      * could be created. */

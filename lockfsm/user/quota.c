@@ -74,7 +74,7 @@ bool user_growth_is_refused(struct lockfsm *fsm, const struct quota *more,
         enum quota_key key = (enum quota_key)i;
         buffer_clear(why);
         if (quota_refuses(user, key, user_use(user, key), more->of[key], why)) {
-            result->code = RESULT_LIMIT;
+            result->code = RESULT_QUOTA;
             result->text = effect_copy(fsm, buffer_bytes(why));
             return true;
         }

@@ -38,7 +38,7 @@ void sim_full_check(struct sim *sim, struct sim_promises *promises,
                    {"waits", LIMIT_WAITS},
                    {"fences", LIMIT_FENCES},
                    {"blacklist", LIMIT_BLACKLIST}};
-    if (result->code != RESULT_LIMIT) {
+    if (result->code != RESULT_LIMIT && result->code != RESULT_QUOTA) {
         return;
     }
     sim->stats.refused_full++;

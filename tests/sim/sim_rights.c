@@ -198,8 +198,8 @@ static void fail(const struct judging *j, enum sim_oracle oracle,
 static bool is_about_number(enum result_code code)
 {
     return code == RESULT_BAD_ARGUMENT || code == RESULT_FORGOTTEN ||
-           code == RESULT_LIMIT || code == RESULT_NO_SESSION ||
-           code == RESULT_EXPIRED;
+           code == RESULT_LIMIT || code == RESULT_QUOTA ||
+           code == RESULT_NO_SESSION || code == RESULT_EXPIRED;
 }
 
 static void check_done(const struct judging *j, enum verdict verdict)
@@ -813,7 +813,7 @@ static void check_quota(const struct judging *j, const struct right_user *mine,
     bool is_done = j->result->code == RESULT_OK ||
                    j->result->code == RESULT_QUEUED;
     count_use(j->rights, j->fsm, mine->number, use);
-    if (is_his && !j->is_repeated && j->result->code == RESULT_LIMIT) {
+    if (is_his && !j->is_repeated && j->result->code == RESULT_QUOTA) {
         check_limit(j, mine, used);
     }
     for (int i = 0; i < QUOTA_CONNECTIONS; i++) {

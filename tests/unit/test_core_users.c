@@ -433,6 +433,101 @@ static void a_user_has_so_many_watches(void **state)
     assert_answer(world, leader, 3, "+OK\r\n", "LOCK.WATCH d");
 }
 
+/* The one denial by a quota at this node; NULL. */
+static const struct core_denial *denied_by_quota(uint64_t node)
+{
+    const struct core_denial *denial, *found = NULL;
+    struct core *core = world->node[node].core;
+    for (uint32_t i = 0; (denial = core_denial(core, i)) != NULL; i++) {
+        if (denial->count > 0 && strncmp(denial->why, "LIMIT ", 6) == 0) {
+            assert_null(found);
+            found = denial;
+        }
+    }
+    return found;
+}
+
+static void expect_denied(uint64_t node, const char *command, uint64_t count,
+                          const char *why)
+{
+    const struct core_denial *denial = denied_by_quota(node);
+    const struct core_counts *counts = core_counts(world->node[node].core);
+    assert_non_null(denial);
+    assert_string_equal(denial->user, "app");
+    assert_string_equal(denial->command, command);
+    assert_int_equal(denial->count, count);
+    assert_memory_equal(denial->why, why, strlen(why));
+    assert_int_equal(counts->over_quota, count);
+    assert_int_equal(counts->by_word[WORD_LIMIT], count);
+}
+
+/* The node that was asked reports it, as one denial whatever the figures
+ * are. */
+static void a_refusal_by_a_quota_is_a_denial(void **state)
+{
+    (void)state;
+    make_user("app", "lock,read:*");
+    admin("USER.SET app IF %" PRId64 " HOLDS 2 ROLES app",
+          changed("USER", "app"));
+    world_run(world, 100);
+    come_as(follower, APP, "app");
+    client_session(world, follower, APP, "");
+    client_ask(world, follower, APP, "LOCK.ACQUIRE a");
+    for (int i = 0; i < 3; i++) {
+        client_ask(world, follower, APP, "LOCK.MACQUIRE 3 b c d");
+    }
+    expect_denied(follower, "LOCK.MACQUIRE", 3,
+                  "LIMIT holds of user 'app': 1 of 2 are in use, and 3 more");
+    client_ask(world, follower, APP, "LOCK.ACQUIRE e");
+    client_ask(world, follower, APP, "LOCK.MACQUIRE 2 b c");
+    expect_denied(follower, "LOCK.MACQUIRE", 4,
+                  "LIMIT holds of user 'app': 2 of 2 are in use, and 2 more");
+    /* The leader, which has decided, has refused no client of its own. */
+    assert_null(denied_by_quota(leader));
+    assert_int_equal(core_counts(world->node[leader].core)->over_quota, 0);
+}
+
+/* The secret or the certificate proves whose quota it is. */
+static void a_connection_beyond_the_quota_is_its_users_denial(void **state)
+{
+    (void)state;
+    static const struct identity certified = {
+        .way = IDENTITY_CERTIFICATE, .user = "app", .is_private = true};
+    make_user("app", "lock,read:*");
+    admin("USER.SET app IF %" PRId64 " CONNECTIONS 1 ROLES app",
+          changed("USER", "app"));
+    world_run(world, 100);
+    come_as(leader, APP, "app");
+    open_again(leader, 4);
+    client_ask(world, leader, 4, "AUTH %s", secret_of("app", 'x'));
+    expect_denied(leader, "AUTH", 1, "LIMIT connections of user 'app' at ");
+    come_as(follower, APP, "app");
+    open_as(follower, 5, &certified);
+    client_ask(world, follower, 5, "LOCK.SHOW a");
+    expect_denied(follower, "LOCK.SHOW", 1,
+                  "LIMIT connections of user 'app' at ");
+}
+
+/* The refusals of a subscription are parts of one answer. A limit for all is
+ * not a denial. */
+static void a_watch_beyond_the_quota_is_a_denial(void **state)
+{
+    (void)state;
+    make_user("app", "lock,read:*");
+    admin("USER.SET app IF %" PRId64 " WATCHES 1 ROLES app",
+          changed("USER", "app"));
+    admin("LIMITS.SET locks 1");
+    world_run(world, 100);
+    come_as(leader, APP, "app");
+    client_ask(world, leader, APP, "SUBSCRIBE lock:a lock:b lock:c");
+    expect_denied(leader, "SUBSCRIBE", 2, "LIMIT watches of user 'app' at ");
+    come_as(follower, APP, "app");
+    client_session(world, follower, APP, "");
+    assert_answer(world, follower, APP, "-LIMIT locks\r\n",
+                  "LOCK.MACQUIRE 2 a b");
+    assert_null(denied_by_quota(follower));
+}
+
 /* Of holders and of waiters, also in the lines for people. */
 static void views_name_the_users_of_a_lock(void **state)
 {
@@ -858,6 +953,9 @@ int main(void)
         users(acts_are_told_to_who_may_see_them),
         users(a_user_has_so_many_connections),
         users(a_user_has_so_many_watches),
+        users(a_refusal_by_a_quota_is_a_denial),
+        users(a_connection_beyond_the_quota_is_its_users_denial),
+        users(a_watch_beyond_the_quota_is_a_denial),
         users(views_name_the_users_of_a_lock),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),

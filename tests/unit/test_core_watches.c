@@ -51,7 +51,11 @@ static void from_elsewhere(uint64_t conn)
 /* The core's call, without the words around it. */
 static const char *add(uint64_t conn, enum watch_kind kind, struct bytes text)
 {
-    return watch_add(core, conn_find(core, conn), kind, text);
+    const char *why = NULL;
+    enum core_word word = watch_add(core, conn_find(core, conn), kind, text,
+                                    &why);
+    assert_int_equal(word != WORD_NONE, why != NULL);
+    return why;
 }
 
 static uint32_t times(uint64_t conn, const char *text)

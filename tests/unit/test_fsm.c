@@ -381,6 +381,7 @@ static const char *const code_names[] = {
     [RESULT_NO_AUTH] = "no auth",
     [RESULT_NO_PERMISSION] = "no permission",
     [RESULT_QUARANTINED] = "quarantined",
+    [RESULT_QUOTA] = "quota",
 };
 
 static const char *const effect_names[] = {
