@@ -418,7 +418,7 @@ level2:
 .PHONY: cluster
 cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples client-tests level2 ## tests on real processes (T=part of a name)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
-	    $(if $(T),-k $(T)) tests/conformance clients/python/tests \
+	    $(if $(T),-k '$(T)') tests/conformance clients/python/tests \
 	    tests/cluster
 
 # CI runs the unit tests with ASan. These test what is compiled out there: the

@@ -28,6 +28,8 @@ type change struct {
 	asked  bool    // It might have been done.
 	isLate bool    // The newest attempt was given up while in the queue.
 	told   chan ending
+	// It was abandoned with the turn of its lock. The session's mu guards it.
+	hasTurn bool
 }
 
 // An ending is a push that reports the end of a wait.
@@ -120,9 +122,13 @@ func (l *Lock) claim(ctx context.Context, wait bool, verb string,
 		if isQueued {
 			return nil, l.late(ctx.Err())
 		}
-		return nil, &outcome{ErrUnreachable, ctx.Err(), fmt.Errorf(
-			"the outcome of an earlier request of %q is not known yet", l.owner)}
+		return nil, l.notKnownYet(ctx)
 	}
+}
+
+func (l *Lock) notKnownYet(ctx context.Context) error {
+	return &outcome{ErrUnreachable, ctx.Err(), fmt.Errorf(
+		"the outcome of an earlier request of %q is not known yet", l.owner)}
 }
 
 // hasRival reports whether the same owner is requesting any of these locks with
@@ -364,6 +370,17 @@ func (l *Lock) late(why error) error {
 }
 
 func (c *change) end() { c.lock.session.numbers.end(c.number) }
+
+// abandon settles the change in the background. Other requests of the owner wait
+// for that.
+func (c *change) abandon(hasTurn bool) {
+	s := c.lock.session
+	s.mu.Lock()
+	c.hasTurn = hasTurn
+	s.mu.Unlock()
+	c.setClaim(false)
+	go c.settle(hasTurn)
+}
 
 // settle settles a change with an unknown outcome, as long as the session
 // lives: sent again under its number, and without a wait, it returns the

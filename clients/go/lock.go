@@ -91,19 +91,59 @@ func (l *Lock) isAgain() bool {
 	return l.options.Owner != "" && len(l.grants) > 0
 }
 
-// TryLock takes the lock if it is free: false if it is not.
+// TryLock takes the lock if it is free: false if it is not. A grant to an earlier
+// call that was given up is released first.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
-	isAgain := l.isAgain()
-	if !isAgain {
-		select {
-		case <-l.turn:
-		default:
-			return false, nil
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
+	isAgain := l.isAgain()
+	if !isAgain {
+		if has, err := l.tryTurn(ctx); !has {
+			return false, err
+		}
+	}
 	return l.acquire(ctx, false, !isAgain)
+}
+
+// tryTurn takes the turn unless another caller has it. An abandoned change that
+// has it is no caller: tryTurn waits until it is settled.
+func (l *Lock) tryTurn(ctx context.Context) (bool, error) {
+	s := l.session
+	for {
+		// Asked before the turn is tried: settle gives the turn first.
+		s.mu.Lock()
+		isSettling, news := l.isSettling(), s.claimNews
+		s.mu.Unlock()
+		select {
+		case <-l.turn:
+			return true, nil
+		default:
+		}
+		if s.over.Err() != nil {
+			return false, s.whyLost()
+		}
+		if !isSettling {
+			return false, nil
+		}
+		select {
+		case <-news:
+		case <-s.over.Done():
+			return false, s.whyLost()
+		case <-ctx.Done():
+			return false, l.notKnownYet(ctx)
+		}
+	}
+}
+
+// isSettling reports whether an abandoned change has the turn. The caller has the
+// session's mu.
+func (l *Lock) isSettling() bool {
+	for c := range l.session.claims {
+		if c.lock == l && c.hasTurn {
+			return true
+		}
+	}
+	return false
 }
 
 // acquire is called with the turn. If isFirst, it returns the turn unless the lock
@@ -116,7 +156,7 @@ func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
 	}
 	what, err := c.grant(ctx, wait, l.granted)
 	if err != nil && !c.isOutcome(err) {
-		go c.settle(isFirst)
+		c.abandon(isFirst)
 		return false, err
 	}
 	if what == isGranted && l.session.State() == Lost {
@@ -167,8 +207,7 @@ func (l *Lock) release(ctx context.Context, left []part, isLast bool) error {
 	c := l.newRelease(left)
 	reply, err := c.ask(ctx, false)
 	if err != nil && !c.isOutcome(err) {
-		c.setClaim(false)
-		go c.settle(isLast)
+		c.abandon(isLast)
 		return &outcome{ErrUnknown, err, err}
 	}
 	c.end()
@@ -213,7 +252,7 @@ func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
 		return l.converted(told[0], sent, isAgain)
 	})
 	if err != nil && !c.isOutcome(err) {
-		go c.settle(false)
+		c.abandon(false)
 		return false, err
 	}
 	c.end()
@@ -258,8 +297,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	c := l.newChange("CONVERT", words...)
 	reply, err := c.ask(ctx, false)
 	if err != nil && !c.isOutcome(err) {
-		c.setClaim(false)
-		go c.settle(false)
+		c.abandon(false)
 		return &outcome{ErrUnknown, err, err}
 	}
 	c.end()

@@ -28,6 +28,7 @@ def errors(node):
 def test_what_a_script_returns_ends_no_node_and_counts_nowhere():
     with Cluster(3) as cluster:
         leader = cluster.leader()
+        cluster.converged()  # All know the term.
         terms = {node.status()["term"] for node in cluster.nodes}
         for node in cluster.nodes:
             before = errors(node)

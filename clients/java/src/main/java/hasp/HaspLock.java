@@ -18,7 +18,6 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
@@ -39,8 +38,6 @@ import java.util.stream.Stream;
  * is released in the background; until then the next call on this lock waits).
  */
 public final class HaspLock implements Lock {
-    // Between checks, while a thread has the lock.
-    private static final long LOOK = 100 * Time.MS;
     /** How often a wait is requested again: the push that ends it might be
      * lost. */
     private static final long SILENCE = 15_000 * Time.MS;
@@ -111,7 +108,7 @@ public final class HaspLock implements Lock {
     private final Options options;
     private final String owner;
     /** Permission to acquire; returned with the last release. */
-    private final Semaphore turn = new Semaphore(1, true);
+    private final Turn turn = new Turn();
 
     // 'this' is the monitor of these fields; nothing blocks while holding it.
     /** Not released; the newest one is trusted. */
@@ -190,7 +187,7 @@ public final class HaspLock implements Lock {
         boolean isLast = forget(grant);
         boolean isLost = session.state() == Session.State.LOST;
         if (isLost || kept.isEmpty()) {
-            turn.release(isLast ? 1 : 0);
+            turn.give(isLast);
             session.check();
             throw new HaspException(Reason.NOT_HELD,
                 names + " is no longer held: it was taken away earlier");
@@ -586,14 +583,14 @@ public final class HaspLock implements Lock {
     private boolean acquire(long until, boolean mayInterrupt)
             throws InterruptedException {
         boolean isFirst = !isReentrant();
-        if (isFirst && !takeTurn(until, mayInterrupt)) {
+        if (isFirst && !turn.take(session, until, mayInterrupt)) {
             return false;
         }
         Change change = null;
         try {
             change = claim(until, mayInterrupt, "ACQUIRE", options.all());
         } finally {
-            turn.release(change == null && isFirst ? 1 : 0);
+            turn.give(change == null && isFirst);
         }
         if (change == null) {
             return false;
@@ -608,7 +605,7 @@ public final class HaspLock implements Lock {
             synchronized (this) {
                 grant = grants.poll();
             }
-            turn.release(grant != null && forget(grant) ? 1 : 0);
+            turn.give(grant != null && forget(grant));
             session.check();
         }
         believe();
@@ -622,35 +619,6 @@ public final class HaspLock implements Lock {
     /** Releases these parts of a grant, and nothing else. */
     private Change releasing(List<Grant.Part> parts) {
         return new Change(parts);
-    }
-
-    private boolean takeTurn(long until, boolean mayInterrupt)
-            throws InterruptedException {
-        boolean wasInterrupted = false;
-        try {
-            for (;;) {
-                session.check();
-                long left = until == 0 ? 0 : Math.min(LOOK, Time.left(until));
-                try {
-                    if (left <= 0 ? turn.tryAcquire()
-                            : turn.tryAcquire(left, TimeUnit.NANOSECONDS)) {
-                        return true;
-                    }
-                } catch (InterruptedException e) {
-                    if (mayInterrupt) {
-                        throw e;
-                    }
-                    wasInterrupted = true;
-                }
-                if (left <= 0) {
-                    return false;
-                }
-            }
-        } finally {
-            if (wasInterrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }
     }
 
     /** Begins a change for a request for more. The cluster merges two waits of
@@ -811,6 +779,9 @@ public final class HaspLock implements Lock {
                 throw e;
             } finally {
                 if (isOpen) {
+                    if (givesTurn) {
+                        turn.abandon();
+                    }
                     session.tellClaims(claims -> claims.add(this));
                     session.later(() -> {
                         settle();
@@ -918,7 +889,7 @@ public final class HaspLock implements Lock {
 
         private void end(boolean isOver) {
             session.numbers.end(number);
-            turn.release(givesTurn && isOver ? 1 : 0);
+            turn.give(givesTurn && isOver);
         }
 
         /** True if the outcome is open. A release that no node could do must
