@@ -277,14 +277,14 @@ public final class LinkTests {
     private static void late() throws Exception {
         try (Fake fake = new Fake((line, words) -> {
             if (words.get(0).equals("LOCK.CHECK")) {
-                Time.pause(5);
+                Time.await(Time.in(1500 * Time.MS), false, new CompletableFuture<>());
                 return "#t\r\n";
             }
             return USUAL;
         })) {
             Duration calm = Duration.ofSeconds(30); // No heartbeat meanwhile.
             Session hasty = fake.open(fake.options().ttl(calm)
-                .timeout(Duration.ofMillis(50)));
+                .timeout(Duration.ofMillis(500)));
             Session patient = fake.open(fake.options().ttl(calm));
             try {
                 hasty.check("a", 1);
