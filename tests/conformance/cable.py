@@ -9,7 +9,7 @@ import threading
 
 
 class Cable:
-    """What is sent while it is cut is lost, and nobody is told."""
+    """Bytes sent while it is cut are lost without an error."""
 
     def __init__(self, ports):
         self.is_cut = False
@@ -43,7 +43,7 @@ class Cable:
         try:
             while True:
                 data = one.recv(65536)
-                # A stream with a hole in it cannot go on.
+                # A stream with a hole in it cannot continue.
                 is_lossy = is_lossy or self.is_cut
                 if not is_lossy and data:
                     other.sendall(data)

@@ -14,7 +14,7 @@ import threading
 import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '..', '..'))
-# What each language needs, and its program.
+# The requirements of each language, and its program.
 LANGUAGES = {
     'c': ('make', []),
     'go': (shutil.which('go'), []),
@@ -47,7 +47,8 @@ def go_program(root):
 
 
 def java_program(root):
-    """Compiled once for all processes that test; of a copy, what differs."""
+    """Compiled once for all processes that test; for a copy, only what
+    differs."""
     if ('java', root) not in built:
         sources = [os.path.relpath(one, root) for one in glob.glob(os.path.join(
             root, 'clients/java/src/*/java/hasp/*.java'))]
@@ -86,7 +87,7 @@ def compile_once(sources, path):
 
 
 def c_program(root):
-    """What stands in this tree; of a copy, made with what was made here."""
+    """The program of this tree; for a copy, built with this tree's outputs."""
     program = os.path.join(root, BUILD, 'client-tests', 'conform')
     if root != ROOT:
         subprocess.run(['make', '-s', 'B=' + BUILD,
@@ -97,7 +98,7 @@ def c_program(root):
 
 
 def copy(language, to):
-    """What a client is made of, in an empty folder; gives its own part."""
+    """Copies a client's sources into an empty folder; returns its own part."""
     parts = IN_C if language == 'c' else [os.path.join('clients', language)]
     for part in parts:
         shutil.copytree(os.path.join(ROOT, part), to / part)
@@ -155,7 +156,7 @@ class Conform:
         with self.news:
             while not find():
                 left = until - time.monotonic()
-                assert left > 0, f'the client has not told {what}: {self.log}'
+                assert left > 0, f'no report of {what}: {self.log}'
                 self.news.wait(left)
             return find()
 

@@ -34,14 +34,14 @@ class Wire:
 
     def __init__(self, connection, number=0, variant=''):
         self.variant = variant
-        self.connection, self.number = connection, number  # Of its node.
+        self.connection, self.number = connection, number  # Within its node.
         self.lock = threading.Lock()
         self.open = []  # Requests that are not answered, the oldest first.
         self.is_silent = self.is_known = self.is_strange = False
         self.is_over = threading.Event()
 
     def send(self, value, pause_s=0):
-        step = 1 + len(value) // 60  # Of what is slow.
+        step = 1 + len(value) // 60  # The steps of a slow value.
         parts = [value] if not pause_s else \
             [value[i:i + step] for i in range(0, len(value), step)]
         try:
@@ -58,7 +58,7 @@ class Wire:
             pass  # The client was quicker.
 
     def answered(self):
-        """What waits for nothing before it goes out."""
+        """Sends without waiting for earlier answers."""
         with self.lock:
             while self.open and self.open[0].value and not self.is_silent:
                 self.send(*self.open.pop(0).value)
@@ -154,7 +154,8 @@ class Request:
         return [self.grant(*each) for each in zip(self.names(), told)]
 
     def repeats(self, earlier):
-        """Whether this is 'earlier' again, whose connection its client closed."""
+        """Whether this repeats 'earlier', whose connection its client
+        closed."""
         return earlier is not None and self.number is not None and \
             self.words == earlier.words and self.wire is not earlier.wire and \
             earlier.wire.is_over.wait(1)
@@ -169,10 +170,11 @@ class Request:
 
 class Nodes:
     def __init__(self, is_about, secret=None, variant=''):
-        """'is_about': the commands that the script itself answers. Who has not
-        shown the secret, if there is one, is not known here. 'variant': late,
-        each answer is; more, members of maps that nobody knows; again, each
-        request with a number is lost at first, with its connection."""
+        """'is_about': the commands that the script itself answers. A client
+        that has not shown the secret, if there is one, is not known here.
+        'variant': late, each answer is late; more, maps have unknown members;
+        again, each request with a number is lost at first, with its
+        connection."""
         self.is_about, self.secret = is_about, secret
         self.variant = variant
         self.lost = set()
@@ -182,11 +184,11 @@ class Nodes:
         self.always, self.is_set = {}, threading.Lock()
         self.opened = {'ttl_ms': 10000, 'linger_ms': 0}
         self.log = []
-        self.wires = set()  # Who may be told of events.
+        self.wires = set()  # The connections for events.
         self.connections = set()
-        self.clusters = {}  # What a node says in its answer to HELLO.
+        self.clusters = {}  # The cluster in a node's answer to HELLO.
         self.strange = set()  # Nodes of which that is another cluster.
-        self.asked_there = []  # What they were asked all the same.
+        self.asked_there = []  # Requests that came all the same.
         self.listeners = [socket.create_server(('127.0.0.1', 0))
                           for _ in range(3)]
         self.endpoints = ['127.0.0.1:%d' % one.getsockname()[1]
@@ -210,7 +212,7 @@ class Nodes:
         shutil.rmtree(self.folder)
 
     def down(self, number):
-        """That node is not there any more."""
+        """Stops that node."""
         self.listeners[number].shutdown(socket.SHUT_RDWR)
         for wire in list(self.connections):
             if wire.number == number:
@@ -346,7 +348,7 @@ class Script:
     """Runs one; AssertionError says which line."""
 
     def __init__(self, path, conform, secret=None, front=None, variant=''):
-        """'front' makes, of endpoints, what stands before them."""
+        """'front' makes proxies of endpoints."""
         with open(path, encoding='utf-8') as file:
             self.lines = file.read().split('\n')
         self.path, self.conform = os.path.basename(path), conform
@@ -373,7 +375,7 @@ class Script:
                         '\n'.join(' '.join(words) for words in
                                   self.nodes.log[-32:])) from None
             assert not self.nodes.asked_there, \
-                f'{self.path}: a stranger was asked {self.nodes.asked_there}'
+                f'{self.path}: another cluster was asked {self.nodes.asked_there}'
         finally:
             self.nodes.close()
             if self.front:
@@ -446,7 +448,7 @@ class Script:
             request.answer(how)
 
     def do_cluster(self, text):
-        """What nodes say of their cluster, on connections from here on."""
+        """Sets the nodes' cluster for connections from here on."""
         where, name, *rest = text.split()
         numbers = self.numbers(where)
         words = {'cluster': name * 16 if name != '""' else '', 'former': [
@@ -475,7 +477,8 @@ class Script:
         self.pending.answer(how)
 
     def do_always(self, text):
-        """Of a command, from here on; 'always LOCK.ACQUIRE' ends it."""
+        """The answer to a command from here on; 'always LOCK.ACQUIRE' ends
+        it."""
         verb, _, how = text.partition(' -> ')
         self.nodes.set_always(verb, how)
 

@@ -24,12 +24,12 @@ FEATURES = {
     'linger': 'locks pass on soon after a process has died',
     'alive': 'heartbeats that the program has to earn',
     'cancel': 'a wait can be cancelled',
-    'place': 'the place in the queue is told',
-    'please': 'is told that somebody asks for the lock',
+    'place': 'shows the place in the queue',
+    'please': 'is notified that another client asks for the lock',
     'watch': 'watches what happens to locks',
     'note': 'leaves a note at the lock',
     'durable': '[sessions without end](durable.md)',
-    'late': 'closes a session that is opened when nobody waits for it any more',
+    'late': 'closes a session that opens after the caller has given up',
 }
 NOT_SHOWN = {'freeze'}
 
@@ -61,11 +61,11 @@ def test_the_page_says_what_the_clients_say():
         with open(PAGE, 'w', encoding='utf-8') as file:
             file.write(made)
         page = made
-    assert page == made, 'REWRITE=1 writes it anew'
+    assert page == made, 'REWRITE=1 rewrites it'
 
 
 def test_each_feature_is_tried_by_the_suite():
-    """What is said and never tried would be a promise of nobody's."""
+    """A feature that is never tested would be an empty promise."""
     folder = os.path.join(HERE, 'scripts')
     needed = set()
     for name in os.listdir(folder):

@@ -26,14 +26,14 @@ from tls_cluster import TlsCluster, tool  # noqa: E402
 SCRIPTS = sorted(glob.glob(os.path.join(HERE, 'scripts', '*.txt')))
 
 
-# The lease is 1.5 s, trusted for 1.2 s. Who is disturbed in a long work goes on
-# for as long as it believes.
+# The lease is 1.5 s, trusted for 1.2 s. A client disturbed in a long work
+# continues as long as it believes.
 PAUSES_S = (0.5, 1.6, 2.0, 3.0)
 WORK_S = (0.1, 6)
 
 
-# What scripts need and a client has not. Only Node.js has one thread for all,
-# so only there can a program stop its own heartbeats.
+# Features that scripts need and a client does not have. Only Node.js has one
+# thread for all, so only there can a program stop its own heartbeats.
 LACKING = {
     'c': {'freeze', 'place', 'watch'},
     'go': {'freeze'},
@@ -114,15 +114,16 @@ def test_it_does_the_same_in_other_circumstances(language, variant):
     assert not failed, '\n'.join(failed)
 
 
-# What TLS or AUTH could break: connections that are lost and made anew, bytes
-# one by one, requests of several locks.
+# Cases that TLS or AUTH could break: lost and renewed connections, bytes one by
+# one, requests for several locks.
 SECURE = ('elsewhere', 'lost_answer', 'several', 'slow', 'stranger')
 SECRET = 'hasp1.app.' + 'x' * 43
 
 
 @pytest.fixture(scope='module', name='certificates')
 def certificates_(tmp_path_factory):
-    """Of node 1; and what a client has that shows none, but a secret."""
+    """The certificate of node 1; and the settings of a client without one, but
+    with a secret."""
     folder = tmp_path_factory.mktemp('secure')
     tool('cert', 'ca', '--cluster', 'test', folder=folder)
     tool('cert', 'node', '1=127.0.0.1', folder=folder)
@@ -222,7 +223,7 @@ class Believer:
 
 
 def holder(believers):
-    """Who holds the lock right now, or anyone if that takes too long."""
+    """The current holder of the lock, or any session if that takes too long."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         for one in believers:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Real nodes of another cluster at the endpoints of a running client, in each
-language: the new life of a restored cluster, with which it goes on, and a
-cluster that was founded by mistake, at which nobody locks."""
+language: the new epoch of a restored cluster, with which it continues, and a
+cluster that was founded by mistake, in which no client locks."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def endpoints(cluster):
 
 
 def found(cluster, ports):
-    """A node that was not told of any cluster, and has founded its own."""
+    """A node that does not know any cluster, and has founded its own."""
     founder = Node(cluster, 9, ports)
     founders, cluster.founders = cluster.founders, []
     founder.write_config()

@@ -2,10 +2,10 @@
 """All pairs of options, with two lock objects of one owner, in each language.
 
 For each pair the client of a language acquires a lock on a real node by two
-objects of one owner, with one option each, and what is done to them is done.
-The node's own answers say what was met, and who holds what; belief must agree
-with that: an object whose hold has been taken is not believed in, nor gives
-back what the owner has been granted since.
+objects of one owner, with one option each, and the test does to them what the
+options say. The node's own answers show that the pair has met, and the holders;
+belief must agree with that: an object whose hold has been taken is not believed
+in, and does not release what the owner has been granted since.
 """
 
 import itertools
@@ -95,7 +95,7 @@ class History:
             **self.options(), **words})
 
     def options(self):
-        """What both objects ask for: a re-entry has the mode of the hold, and
+        """The request of both objects: a re-entry has the mode of the hold, and
         its limit."""
         words = {'SHARED': {'shared': True}, 'SLOTS': {'slots': 2},
                  'WAIT': {'wait': 20000}, 'BARGE': {'barge': True},
@@ -114,7 +114,7 @@ class History:
         return told['tokens'][self.name]
 
     def names(self, is_second):
-        """Of several: the second object's, beside what the first one has."""
+        """Several locks: the second object's, beside those of the first one."""
         if 'several' not in self.pair or not is_second:
             return [self.name]
         self.met.add('several')
@@ -151,7 +151,7 @@ class History:
                         beside=is_shared, **options)
         if is_shared:
             self.eventually(lambda: sum(end.fileno() >= 0 for end in
-                                        self.cable.open) == 2)  # Of one.
+                                        self.cable.open) == 2)  # One's.
             self.met.add('shared connection')
         try:
             self.first()
@@ -167,7 +167,7 @@ class History:
                 if act:
                     act()
             self.over()
-            if is_shared:  # What was done to one is not felt by the other.
+            if is_shared:  # An act on one does not affect the other.
                 assert self.conform.do('beside')['state'] == 'held'
         finally:
             try:
@@ -200,7 +200,7 @@ class History:
         else:
             if waits:
                 self.rival.do('LOCK.RELEASE', self.name)
-            # What is cancelled may be given back behind the caller's back.
+            # A cancelled wait may be released in the background.
             self.lock('x', wait=20000 if waits else 0)
         if 'REQ' in self.pair and 'REQ' not in self.met:
             self.release('x')
@@ -208,7 +208,7 @@ class History:
         self.session = self.hold()['session']
 
     def again(self, is_held):
-        """What is asked is lost with its connection, and asked again."""
+        """A request is lost with its connection, and repeated."""
         if is_held:
             self.rival.do('LOCK.RELEASE', self.name)
         self.cable.is_cut = True
@@ -286,7 +286,7 @@ class History:
         self.operator.do('BLACKLIST.REMOVE', 'SESSION', self.session)
 
     def agree(self, *objects):
-        """Who believes has it."""
+        """The one that believes has it."""
         for what in objects:
             if self.believes(what):
                 hold = self.hold()
@@ -372,7 +372,8 @@ def test_more_holds_end_than_notices_are_kept(node, language):
                 return False
             return True
 
-        # One more heartbeat tells, and no time ends the session meanwhile.
+        # One more heartbeat reports it, and the session does not expire
+        # meanwhile.
         eventually(lambda: not any(map(is_held, taken)), 60)
         assert all(map(is_held, kept))
         for one in kept:

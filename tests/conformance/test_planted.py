@@ -21,8 +21,8 @@ NEWEST = '''grant = grants.{}(); // First: trust ends before it is sent.
         }}
         '''
 ENDS = 'boolean isLast = forget(grant);'
-# Rule, script; by language the file, what stands there, what is planted. In C a
-# hold is freed by its release, so that nobody can ask it any more (7).
+# Rule, script; by language the file, its text, the planted text. In C a hold is
+# freed by its release, so that no caller can ask it (7).
 PLANTED = [
     ('1 keep it', 'kept', {
         'c': ('lease/lease.c', ': rules_beat_period(lease_promised_ns(lease));',
@@ -80,7 +80,7 @@ PLANTED = [
         'node': ('lib/lock.js', 'this.grant.limit = limitOf([told], sent);',
                  'this.grant.limit = limitOf([told], '
                  "require('./lease').readClock());")}),
-    ('3 nil is no hold', 'refused', {
+    ('3 nil is not a hold', 'refused', {
         'c': ('client/operation.c', 'if (value->type == RESP_NULL) {',
               'if (value->type == RESP_NULL) {\n*ret_is_granted = true;'),
         'go': ('change.go', 'return isNothing, err', 'return isGranted, err'),
@@ -168,7 +168,7 @@ PLANTED = [
                  'if (dropped >= 0 ||')}),
     ('10 one cluster', 'stranger', {
         'c': ('client/cluster_conn.c', 'return view == CLUSTER_FITS;', 'return true;'),
-        'go': ('known.go', 'return "", notice, &stranger{why}',
+        'go': ('known.go', 'return "", notice, &wrongCluster{why}',
                'return id, notice, nil'),
         'java': (JAVA + 'KnownCluster.java', 'throw new Stranger(why, wasShown',
                  'if (wasShown || !wasShown) return name;\n'
@@ -208,7 +208,7 @@ def test_a_mistake_is_seen(monkeypatch, tmp_path, name, language, path, old,
         pytest.skip(f'needs {language}')
     planted = driver.copy(language, tmp_path) / path
     text = planted.read_text()
-    assert text.count(old) == 1, f'{path} has no {old!r} any more'
+    assert text.count(old) == 1, f'{path} no longer has {old!r}'
     planted.write_text(text.replace(old, new))
     monkeypatch.setattr(driver, 'PATIENCE_S', 8)
     monkeypatch.setattr(script, 'PATIENCE_S', 8)
