@@ -271,8 +271,9 @@ def row_of_stalls(build, locks):
                 '<= 20 ms'),
                f'within {longest:g} ms ({stage}), {over} over 20 ms',
                longest / 20, f'tools/stalls.py {build} --locks {locks}',
-               'where all share the processors, their turns; what else there '
-               'is stands in [what holds up the loop](#what-holds-up-the-loop)')
+               'the figure includes turns of other programs on a shared '
+               'processor; [what holds up the loop]'
+               '(#what-holds-up-the-loop) has the rest')
 
 
 def measure(options):
