@@ -10,6 +10,7 @@
 static const struct view_field holder_fields[] = {
     {"session", "SESSION", FIELD_NUMBER},
     {"client", "CLIENT", FIELD_TEXT},
+    {"user", "USER", FIELD_TEXT},
     {"address", "ADDRESS", FIELD_TEXT},
     {"owner", "OWNER", FIELD_TEXT},
     {"mode", "MODE", FIELD_TEXT},
@@ -24,6 +25,7 @@ static const struct view_field holder_fields[] = {
 static const struct view_field waiter_fields[] = {
     {"session", "SESSION", FIELD_NUMBER},
     {"client", "CLIENT", FIELD_TEXT},
+    {"user", "USER", FIELD_TEXT},
     {"owner", "OWNER", FIELD_TEXT},
     {"mode", "MODE", FIELD_TEXT},
     {"waiting_ms", "WAITING", FIELD_DURATION},

@@ -61,6 +61,7 @@ static const struct view_field lock_fields[] = {
 static const struct view_field session_fields[] = {
     {"id", "SESSION", FIELD_NUMBER},
     {"name", "NAME", FIELD_TEXT},
+    {"user", "USER", FIELD_TEXT},
     {"address", "ADDRESS", FIELD_TEXT},
     {"ttl_ms", "TTL", FIELD_DURATION},
     {"left_ms", "LEFT", FIELD_DURATION},

@@ -157,6 +157,23 @@ def test_top_repeats_plain_output_where_there_is_no_terminal(endpoints):
     assert "Longest waits (1)" in result.stdout
 
 
+def test_tables_name_the_users_of_sessions_holders_and_waiters(endpoints):
+    with Held(endpoints, "whose"):
+        pictures = {
+            words: hasp(endpoints, *words).stdout
+            for words in (("top", "-n", "1"), ("show", "whose"),
+                          ("session", "list"))
+        }
+    for words, heads in (
+        (("top", "-n", "1"), ("HELD BY +USER", "WHO +USER", "NAME +USER")),
+        (("show", "whose"), ("CLIENT +USER +ADDRESS", "CLIENT +USER +OWNER")),
+        (("session", "list"), ("NAME +USER +ADDRESS",)),
+    ):
+        for head in heads:
+            assert re.search(head, pictures[words]), (words, head)
+        assert pictures[words].count(" anyone ") >= len(heads), words
+
+
 def test_top_counts_the_grants_of_the_hottest_lock(endpoints):
     bench = subprocess.Popen(
         [HASP, "-e", endpoints, "bench", "-c", "1", "-s", "3", "--prefix",

@@ -19,6 +19,7 @@
 
 /* A narrower terminal wraps the lines. */
 #define WIDTH_MIN 60
+#define TEXT_SHARE 0.05
 
 /* Appends the bytes: "\xHH" for bytes that are not UTF-8 or could control a
  * terminal, "\\" for a backslash, so that it can be read back. */
@@ -380,7 +381,11 @@ static void output_write_table(const struct view_field *fields, json_t *rows)
         int flags = output_is_right(&fields[i])    ? SCOLS_FL_RIGHT
                     : fields[i].kind == FIELD_TEXT ? SCOLS_FL_TRUNC
                                                    : 0;
-        CHECK(scols_table_new_column(table, fields[i].title, 0, flags) != NULL);
+        /* The first text says what the line is about, so the others are cut
+         * before it: columns with a share of the width give way first. */
+        double share = i > 0 && fields[i].kind == FIELD_TEXT ? TEXT_SHARE : 0;
+        CHECK(scols_table_new_column(table, fields[i].title, share, flags) !=
+              NULL);
     }
     for (size_t r = 0; r < json_array_size(rows); r++) {
         struct libscols_line *line = scols_table_new_line(table, NULL);

@@ -47,6 +47,7 @@ static const struct view_field lock_fields[] = {
     {"holders", "HOLDERS", FIELD_NUMBER},
     {"queue", "QUEUE", FIELD_NUMBER},
     {"holder", "HELD BY", FIELD_TEXT},
+    {"holder_user", "USER", FIELD_TEXT},
     {"since_ms", "FOR", FIELD_DURATION},
     {0},
 };
@@ -55,6 +56,7 @@ static const struct view_field wait_fields[] = {
     {"name", "LOCK", FIELD_TEXT},
     {"waiting_ms", "WAITING", FIELD_DURATION},
     {"client", "WHO", FIELD_TEXT},
+    {"user", "USER", FIELD_TEXT},
     {"session", "SESSION", FIELD_NUMBER},
     {"mode", "MODE", FIELD_TEXT},
     {"holder", "HELD BY", FIELD_TEXT},
@@ -62,13 +64,10 @@ static const struct view_field wait_fields[] = {
 };
 
 static const struct view_field session_fields[] = {
-    {"id", "SESSION", FIELD_NUMBER},
-    {"name", "NAME", FIELD_TEXT},
-    {"address", "ADDRESS", FIELD_TEXT},
-    {"holds", "HOLDS", FIELD_COUNT},
-    {"waits", "WAITS", FIELD_COUNT},
-    {"left_ms", "LEASE", FIELD_DURATION},
-    {0},
+    {"id", "SESSION", FIELD_NUMBER},      {"name", "NAME", FIELD_TEXT},
+    {"user", "USER", FIELD_TEXT},         {"address", "ADDRESS", FIELD_TEXT},
+    {"holds", "HOLDS", FIELD_COUNT},      {"waits", "WAITS", FIELD_COUNT},
+    {"left_ms", "LEASE", FIELD_DURATION}, {0},
 };
 
 /* --- One refresh ---------------------------------------------------------- */
