@@ -27,6 +27,8 @@ static int check_options(const struct hasp_acquire_options *options,
     if (options == NULL) {
         return 0;
     }
+    /* Also refuses a program that was compiled with an older, smaller
+     * struct. */
     if (options->size < sizeof *options) {
         return why_set(HASP_EINVALID, "options without "
                                       "hasp_acquire_options_init()");

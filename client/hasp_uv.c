@@ -336,6 +336,7 @@ static int driver_begun(struct job *job, int error)
         free(job);
         return error;
     }
+    /* Counted first: the loop counts it down once it has called back. */
     uv->jobs++;
     if (error != 0) {
         job->wait.call.error = error;

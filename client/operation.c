@@ -776,6 +776,7 @@ static void operation_answered(struct client_request *ask,
     int error = end->error == 0
                     ? read_result(operation, end->reply, &is_granted)
                     : session_fsm_error(operation->fsm, end, why);
+    /* The node answered OK: the fault is in the answer, not in the request. */
     if (error != 0 && end->error == 0) {
         snprintf(why, sizeof why, "%s",
                  error == HASP_ENOTHELD

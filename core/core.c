@@ -431,6 +431,7 @@ static int core_take_frame(struct core *core, uint64_t id, enum frame_type type,
         LOG_INFO("trial", "peer=%" PRIu64, id);
         return 0;
 #endif
+    /* The peer chose the type: the link ends, not the node. */
     default:
         return HASP_EPROTO;
     }

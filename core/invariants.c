@@ -71,6 +71,7 @@ static const char *check_request(const struct core *core,
     if (request->command == NULL) {
         return "a request without a command";
     }
+    /* Without the mark its loss would be reported as "nothing was done". */
     if (station == REQUEST_FORWARDED && !request->effect.earlier &&
         (request->command->flags & COMMAND_CHANGE) != 0) {
         return "a change was sent to a leader and is not marked";
@@ -136,6 +137,7 @@ static const char *check_requests(const struct core *core)
             }
             in_flight += i != REQUEST_QUEUED;
             if (i == REQUEST_ASKING) {
+                /* Questions are ordered by number (rule 13). */
                 if (request->question < question) {
                     return "read indexes are confirmed out of order";
                 }
@@ -192,6 +194,8 @@ static const char *check_propose(const struct core *core)
         waiting += count_chain(expected->requests);
         for (const struct request *r = expected->requests; r != NULL;
              r = r->next) {
+            /* Without the mark its loss would be reported as "nothing was
+             * done". */
             if (r->index != i ||
                 ((r->command->flags & COMMAND_CHANGE) != 0 && !r->effect.own)) {
                 return "a change was logged and is not marked";
@@ -285,6 +289,7 @@ static const char *check_conn(const struct core *core, const struct conn *conn)
         const struct slot *slot = &conn->slots[i & (conn->slot_capacity - 1)];
         const struct request *request = slot->request;
         if (request == NULL) {
+            /* Answers leave in the order of their requests. */
             if (i == conn->first_slot) {
                 return "an answer is ready and was not sent";
             }

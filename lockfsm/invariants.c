@@ -183,6 +183,7 @@ static bool modes_are_right(const struct lock *lock)
             return false;
         }
         at[wait->mode] = at[wait->mode]->next;
+        /* The edge's rank is the number of waits for slots ahead of it. */
         if (wait == lock->slot_edge && rank != lock->slot_rank) {
             return false;
         }
@@ -306,6 +307,7 @@ static const char *check_waiter(const struct lockfsm *fsm,
                          waiter->owner) == NULL) {
             return "a waiting request without a wait";
         }
+        /* All nodes have this list in the order of the serials. */
         if (kept->serial <= serial || kept->serial > fsm->next_serial) {
             return "waiting requests out of order";
         }
@@ -402,6 +404,7 @@ static const char *check_swept(const struct lockfsm *fsm)
 {
     uint64_t count = 0, last = 0;
     LIST_FOR (const struct session, session, &fsm->to_sweep, in_swept) {
+        /* SWEEP follows this order: all nodes must have the same. */
         if (session->end == SESSION_LIVES || session->end_serial <= last) {
             return "ends of sessions out of order";
         }
@@ -681,6 +684,7 @@ static const char *check_clock(const struct lockfsm *fsm)
     }
     for (uint32_t i = 0; i < fsm->begin_count; i++) {
         const struct begin_mark *begin = &fsm->begins[i];
+        /* K never goes back, so neither do the BEGINs that advanced it. */
         bool has_next = i + 1 < fsm->begin_count;
         if (begin->log_index >=
                 (has_next ? begin[1].log_index : fsm->clock_index + 1) ||
@@ -743,6 +747,7 @@ static const char *check_users(const struct lockfsm *fsm)
         secrets += user->secret_count;
         roles += user->role_count;
     }
+    /* The count protects a role from removal while users have it. */
     if (roles != counted) {
         return "a wrong count of a role's users";
     }

@@ -194,6 +194,7 @@ static void put_selected(struct core *core, struct request *request,
     uint32_t named = call->count > 2 ? call->count - 2 : 0;
     uint32_t known = 0;
     for (uint32_t i = 0; i < named; i++) {
+        /* RESP puts the size of a map before its content. */
         known += command_find(core, call->argument[2 + i]) != NULL;
     }
     uint32_t count = named == 0 ? commands_count() : is_docs ? known : named;

@@ -372,6 +372,8 @@ void show_lock(struct core *core, const struct request *request,
     struct page page;
     page_make(core, lock, showing, &page);
     bool is_cut = showing->is_page && page.more_holds + page.more_waits > 0;
+    /* RESP puts the size of a map before its content, so each optional member
+     * has a term here. */
     resp_map(writer,
              7 + has_note + (vain != NULL) + showing->more + (is_cut ? 3 : 0));
     resp_key_bulk(writer, "name", name);

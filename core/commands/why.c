@@ -367,6 +367,7 @@ static void why_put_earliest(struct lines *lines, struct core *core,
              "quarantine after a restore: nothing is granted for another %s",
              DURATION(quarantine_ms));
     } else if (earliest_ms == 0 && core->run.disk != CORE_DISK_OK) {
+        /* why_put_disk() has named the reason. */
         return;
     } else if (earliest_ms == 0) {
         LINE(lines, "it could pass on now");

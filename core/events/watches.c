@@ -233,6 +233,7 @@ void watch_drop(struct core *core, struct watch *watch)
     conn->watch_count--;
     conn->watch_payer->count--;
     watch_payer_free(core, conn->watch_payer);
+    /* The payer has been freed if this was its last watch. */
     conn->watch_payer = conn->watch_count > 0 ? conn->watch_payer : NULL;
     conn->glob_count -= pattern->kind == WATCH_PATTERN;
     conn->channel_count -= pattern->kind != WATCH_PREFIX;

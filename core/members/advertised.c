@@ -45,6 +45,7 @@ bool advertised_fits(const struct core *core, uint64_t id, const char *address,
         const struct replica_member *other = &members.member[i / 2];
         char own[MEMBER_ADDRESS_SIZE], theirs[MEMBER_ADDRESS_SIZE];
         bool own_is, theirs_is;
+        /* An address has a part for nodes and one for clients. */
         advertised_part_of(address, i % 2 == 1, own);
         advertised_part_of(other->address, i % 2 == 1, theirs);
         if (other->role != MEMBER_VOTER || other->id == id ||

@@ -144,6 +144,7 @@ void clocks_turn(struct core *core)
     }
     core->clocks.due_ns = core->now_ns + SEND_NS;
     disks_look(core);
+    /* Only rates are derived from it: clocks of nodes are never compared. */
     struct frame_clock own = {.time_ns = core->now_ns};
     disks_report(core, &own);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {

@@ -212,6 +212,7 @@ static bool range_by_score(struct key_call *call, struct bytes min,
         !read_bound(call, max, &high, &is_high_open)) {
         return false;
     }
+    /* The members are in the order of their scores. */
     uint32_t from = 0, to = call->view->members.count;
     while (from < to && (member[from].score < low ||
                          (is_low_open && member[from].score == low))) {
@@ -312,6 +313,7 @@ static bool do_zrange(struct key_call *call)
     } else if (!view_range(call, size, &from, &to)) {
         return false;
     } else if (options.is_reverse) {
+        /* The places count from the other end; an empty range stays empty. */
         uint32_t end = size - from;
         from = from == to ? end : size - to;
         to = end;
@@ -440,6 +442,7 @@ static bool read_combination(struct key_call *call,
     if (!view_take_integer(call, 2, &sources)) {
         return false;
     }
+    /* The last bound is the size of the arrays of sources and weights. */
     if (sources < 1 || sources > count - 3 || sources > MULTI_COUNT_MAX) {
         return fail_combination(call);
     }

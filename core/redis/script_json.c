@@ -121,6 +121,7 @@ static bool script_json_read_text(struct json *json, struct bytes *ret_text)
         if (c == -1 || c < 0x20) {
             return script_json_fail(json, "unterminated string");
         }
+        /* Each byte costs a step: a long text must not hold up the leader. */
         if (!machine_step(json->machine)) {
             return false;
         }
@@ -299,6 +300,8 @@ static bool write_object(struct json *json, const struct value_table *table)
         count++;
     }
     const struct value_field **field;
+    /* A script chose the size of the table: memory is charged before it is
+     * taken. */
     if (!machine_spend(json->machine, count * sizeof *field)) {
         return false;
     }

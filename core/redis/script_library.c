@@ -211,6 +211,7 @@ static bool run_sub(const struct builtin_call *call)
         return false;
     }
     double from, to, size = (double)text.size;
+    /* NaN would pass the comparisons below, so it is refused here. */
     if (!script_library_take_place(call, 1, 1, &from) ||
         !script_library_take_place(call, 2, -1, &to)) {
         return false;
@@ -313,6 +314,8 @@ static struct format_item take_item(struct bytes format, size_t *at)
         ++*at;
         item.precision = take_digits(format, at);
     }
+    /* The format is a client's: the bound keeps one item's output within its
+     * buffer. */
     bool is_good = *at < format.size && item.width <= FORMAT_WIDTH_MAX &&
                    item.precision <= FORMAT_WIDTH_MAX;
     item.kind = is_good ? format.data[(*at)++] : 0;
@@ -326,6 +329,7 @@ static void show_number(const struct format_item *item, double number,
 {
     int width = item->is_left ? -item->width : item->width;
     bool is_zero = item->is_zero && !item->is_left;
+    /* Beyond this range C does not define the conversion. */
     long long whole = number > -9e18 && number < 9e18 ? (long long)number : 0;
     int precision = item->precision < 0 ? 6 : item->precision;
     switch (item->kind) {
@@ -497,6 +501,8 @@ static bool run_find(const struct builtin_call *call)
     struct pattern_match match;
     bool is_find = op_of(call) == BUILTIN_FIND, is_found;
     double init;
+    /* NaN would pass the comparisons below: script_library_take_place() refuses
+     * it. */
     if (!script_library_take_text(call, 0, &text) ||
         !script_library_take_text(call, 1, &pattern) ||
         !script_library_take_place(call, 2, 1, &init)) {
@@ -536,6 +542,7 @@ static bool add_replacement(struct text *out, struct bytes text,
     for (size_t i = 0; i < with.size; i++) {
         struct bytes piece = bytes_of(with.data + i, 1);
         uint8_t next = i + 1 < with.size ? with.data[i + 1] : 0;
+        /* Each byte costs a step: a long text must not hold up the leader. */
         if (!machine_step(out->machine)) {
             return false;
         }

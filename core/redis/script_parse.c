@@ -278,6 +278,7 @@ static bool accept_alias(struct parser *parser)
     } else if (is_alias) {
         parser->alias[parser->alias_count++] = alias;
     } else if (!parser->has_failed) {
+        /* Not an alias: the caller parses the same tokens again. */
         parser->lexer = before;
         parser->token = token;
     }
@@ -394,6 +395,7 @@ static struct script_node *parse_table(struct parser *parser)
             if (script_parse_accept(parser, "=")) {
                 field->text = token.text;
             } else if (!parser->has_failed) {
+                /* The name was not a field's: it begins an expression. */
                 parser->lexer = before;
                 parser->token = token;
             }

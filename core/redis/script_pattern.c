@@ -83,6 +83,7 @@ static bool is_in(uint8_t c, uint8_t first, uint8_t last)
 static bool is_of_class(uint8_t c, uint8_t class)
 {
     bool is_letter = is_in(c | 0x20, 'a', 'z'), is_digit = is_in(c, '0', '9');
+    /* ASCII alone, like Redis, whatever the locale of the node is. */
     bool is;
     switch (class | 0x20) {
     case 'a':

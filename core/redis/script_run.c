@@ -325,6 +325,7 @@ static bool script_run_calculate(struct script_machine *machine,
         x = x / y;
         break;
     default:
+        /* As in Lua, the result has the sign of the divisor. */
         x = x - number_floor(x / y) * y;
     }
     *ret = value_of_number(x);
@@ -342,6 +343,7 @@ static bool evaluate_binary(struct script_machine *machine,
     switch (node->op) {
     case OPERATOR_EQUAL:
     case OPERATOR_NOT_EQUAL:
+        /* Long texts cost steps: a comparison must not hold up the leader. */
         count_bytes(machine, &a, &b);
         *ret = value_of_bool(are_equal(&a, &b) == (node->op == OPERATOR_EQUAL));
         return true;
@@ -424,6 +426,7 @@ static bool evaluate_table(struct script_machine *machine,
     for (const struct script_node *f = node->a; f != NULL; f = f->next) {
         struct value value;
         machine->node = f;
+        /* Only the last item can add several values (Lua 5.1, 2.5.7). */
         if (f->text.data == NULL && f->next == NULL) {
             if (!script_run_gather(machine, f->a, ret->table)) {
                 return false;

@@ -42,6 +42,7 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->wait_index = fsm->log_index;
     wait->asked_index = fsm->log_index;
     wait->wait_ms = terms->wait_ms;
+    /* K when the span begins (rule 10). */
     wait->wait_clock_ms = span_clock(fsm, wait->wait_ms);
     wait->delay_ms = terms->hold.delay_ms;
     wait->hold_ms = terms->hold.hold_ms;

@@ -372,6 +372,7 @@ static const char *load_check_user(struct loading *loading, void *structure)
             return "a user with an unknown role";
         }
     }
+    /* The count is not stored: without it a role in use could be removed. */
     user_count_roles(loading->fsm, user, true);
     LIST_FOR (struct secret, secret, &user->secrets, in_user) {
         if (secret->number == 0 || lockfsm_secret(fsm, secret->hash) != NULL) {
@@ -562,6 +563,7 @@ int lockfsm_load(struct lockfsm *fsm, struct table *table,
         snprintf(why, HASP_WHY_SIZE, "cannot load the state: %s: %s",
                  hasp_strerror(error),
                  loading.wrong != NULL ? loading.wrong : "reading the table");
+        /* No caller may see a state that is loaded by half. */
         lockfsm_reset(fsm);
     }
     return error;

@@ -67,6 +67,8 @@ const char *grant_check(const struct grant *grant)
     if (grant->verbs == 0) {
         return "a grant needs a verb";
     }
+    /* Otherwise a user that may make roles could make itself an
+     * administrator. */
     if ((grant->verbs & ~composed) != 0) {
         return "'admin' and 'access' are in the role 'admin' alone";
     }

@@ -226,6 +226,7 @@ static const char *users_what_is_wrong(const struct lockfsm *fsm,
     if (!user_name_is_valid(set->name)) {
         return "a name has 1 to 64 letters, digits, '.', '_', '-'";
     }
+    /* Redis clients without a user name log in as "default". */
     if (bytes_equal(set->name, fsm->anyone.name) ||
         bytes_equal(set->name, fsm->local.name) ||
         bytes_equal(set->name, BYTES_LITERAL("default"))) {
