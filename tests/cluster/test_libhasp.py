@@ -331,6 +331,16 @@ def test_example(cluster, command, code, words):
     assert words in done.stdout
 
 
+def test_the_example_of_cron_runs_a_job_once(cluster):
+    once = [os.path.join(BUILD, 'examples', 'once'), 'nightly', '2024-05-07']
+    first = run(cluster, *once, 'echo the job')
+    second = run(cluster, *once, 'echo the job')
+    other = run(cluster, *once[:2], '2024-05-08', 'echo the job')
+    assert [done.returncode for done in (first, second, other)] == [0, 0, 0]
+    assert first.stdout == other.stdout == 'the job\n'
+    assert second.stdout == 'another machine has it\n'
+
+
 def test_the_example_of_the_page_compiles(tmp_path):
     with open(os.path.join(ROOT, 'docs', 'c-client.md')) as file:
         examples = re.findall(r'^```c\n(.*?)^```', file.read(), re.M | re.S)
@@ -368,7 +378,7 @@ def test_every_example_is_run():
     names = {name[:-2] for name in os.listdir(os.path.join(ROOT, 'examples'))
              if name.endswith('.c')}
     # test_packaging.py runs the one that is a node.
-    assert names == {'exclusive', 'leader', 'slots', 'loop', 'paused',
+    assert names == {'exclusive', 'leader', 'slots', 'loop', 'once', 'paused',
                      'embedded'}
 
 
