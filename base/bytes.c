@@ -25,7 +25,7 @@ bool bytes_is_word(struct bytes a, const char *word)
     size_t i = 0;
     for (; i < a.size && word[i] != '\0'; i++) {
         uint8_t c = a.data[i];
-        if ((c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c) != word[i]) {
+        if (c != word[i] && (c < 'a' || c > 'z' || c - 'a' + 'A' != word[i])) {
             return false;
         }
     }

@@ -33,20 +33,6 @@ codec_part_of(const struct codec_field *field)
     return field->part();
 }
 
-/* The value of a field that is one number. */
-static uint64_t number_of(const struct codec_field *field, const void *from)
-{
-    const void *at = member_of(from, field->offset);
-    switch (field->type) {
-    case CODEC_TYPE_U32:
-        return *(const uint32_t *)at;
-    case CODEC_TYPE_BOOL:
-        return *(const bool *)at;
-    default:
-        return *(const uint64_t *)at;
-    }
-}
-
 /* The bytes of a field that is one run of bytes. */
 static struct bytes bytes_in(const struct codec_field *field, const void *from)
 {
@@ -87,6 +73,13 @@ static void put_head(struct buffer *out, uint32_t tag, unsigned wire,
     uint8_t *at = buffer_reserve(out, (size_t)2 * VARINT_SIZE_MAX);
     at = store_varint(at, (uint64_t)tag << 3 | wire);
     out->size = (size_t)(store_varint(at, value) - out->data);
+}
+
+static inline void put_number(struct buffer *out, uint32_t tag, uint64_t number)
+{
+    if (number != 0) {
+        put_head(out, tag, WIRE_NUMBER, number);
+    }
 }
 
 static void put_run(struct buffer *out, const struct codec_field *field,
@@ -160,15 +153,15 @@ static void codec_put_field(struct buffer *out, const struct codec_field *field,
 {
     const void *at = member_of(from, field->offset);
     struct bytes bytes;
-    uint64_t number;
     switch ((enum codec_type)field->type) {
     case CODEC_TYPE_U32:
+        put_number(out, field->tag, *(const uint32_t *)at);
+        return;
     case CODEC_TYPE_U64:
+        put_number(out, field->tag, *(const uint64_t *)at);
+        return;
     case CODEC_TYPE_BOOL:
-        number = number_of(field, from);
-        if (number != 0) {
-            put_head(out, field->tag, WIRE_NUMBER, number);
-        }
+        put_number(out, field->tag, *(const bool *)at);
         return;
     case CODEC_TYPE_BYTES:
     case CODEC_TYPE_FIXED:
@@ -247,21 +240,32 @@ struct item {
     uint64_t position; /* Its position among the items with the same tag. */
 };
 
-static uint64_t get_varint(struct reader *reader)
+static uint64_t get_long_varint(struct reader *reader)
 {
+    const uint8_t *at = reader->at;
     uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = reader_u8(reader);
+    for (unsigned shift = 0; shift < 64 && at < reader->end; shift += 7) {
+        uint8_t byte = *at++;
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (byte < 0x80) {
             if (shift == 63 && byte > 1) {
                 break;
             }
+            reader->at = at;
             return value;
         }
     }
     reader->is_bad = true;
     return 0;
+}
+
+/* Tags, lengths and most numbers fit in one byte. */
+static inline uint64_t get_varint(struct reader *reader)
+{
+    if (reader->at < reader->end && *reader->at < 0x80) {
+        return *reader->at++;
+    }
+    return get_long_varint(reader);
 }
 
 static bool get_item(struct reader *reader, struct item *item)

@@ -449,8 +449,10 @@ static bool parse_options(struct parse *parse)
         for (uint64_t left = call->command->options; left != 0 && found < 0;
              left &= left - 1) {
             int i = __builtin_ctzll(left);
+            /* Usually it is in capitals, and these bytes are equal. */
             if (word.size == options[i].size &&
-                bytes_is_word(word, options[i].word)) {
+                (memcmp(word.data, options[i].word, word.size) == 0 ||
+                 bytes_is_word(word, options[i].word))) {
                 found = i;
             }
         }

@@ -109,6 +109,13 @@ static int resp_parse_parse_length(struct bytes input, size_t at,
 {
     const uint8_t *data = input.data;
     size_t i = at + 1;
+    /* Most lengths have one digit. */
+    if (input.size - at >= 4 && (uint8_t)(data[i] - '0') <= 9 &&
+        data[i + 1] == '\r' && data[i + 2] == '\n') {
+        *ret_length = data[i] - '0';
+        *ret_next = i + 3;
+        return 0;
+    }
     bool is_negative = i < input.size && data[i] == '-';
     size_t first = i += is_negative;
     int64_t length = 0;
