@@ -75,6 +75,22 @@ enum core_stage {
 
 /* What the core needs from its environment. All calls are on the core's thread
  * and return at once; 'data' is the first argument of each. */
+/* A number with its name, for people. */
+struct core_fact {
+    const char *name; /* Static text. */
+    int64_t value;
+};
+#define CORE_FACT_MAX 24
+/* What only the port knows of its node. */
+struct core_facts {
+    uint32_t machine_count;
+    uint32_t settings_count;
+    /* The process and its disk. -1: unknown, or it does not apply. */
+    struct core_fact machine[CORE_FACT_MAX];
+    /* Settings that should be the same at all members. */
+    struct core_fact settings[CORE_FACT_MAX];
+};
+
 struct core_port {
     /* Disk. None of these calls waits: save_vote ends in core_vote_saved(), and
      * core_persisted() reports that the log is durable. While a vote is being
@@ -143,6 +159,9 @@ struct core_port {
 
     /* Random bytes for secrets. */
     void (*random)(void *data, void *out, size_t size);
+    /* Facts on this node, for RAFT.STATUS; 'ret_facts' is empty at first. NULL:
+     * there are none. */
+    void (*facts)(void *data, struct core_facts *ret_facts);
     /* Milliseconds since 1970, for people only: nothing is decided by it. */
     uint64_t (*wall_ms)(void *data);
     /* Reports the cluster's id when it becomes known (also at each start). */

@@ -496,7 +496,7 @@ const struct shape shapes[] = {
      "apart:text"},
     {"Member", "id:integer address:text role:text match:integer "
                "last_contact_ms:integer level:integer flush_us:integer "
-               "round_trip_us:integer"},
+               "round_trip_us:integer clock_ppm:integer"},
     {"Event", "kind:text lock:text session:integer token:integer index:integer "
               "message:text id:text"},
     {"History", "lock:text known_from:integer events:[PastEvent]"},

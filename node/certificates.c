@@ -130,16 +130,33 @@ int certificates_open(struct certificates *certificates, struct hasp_node *node,
     return set_load(&node->options, &paths, &certificates->now, why);
 }
 
+static bool set_days_left(const struct certificate_set *set, int64_t *ret_node,
+                          int64_t *ret_ca)
+{
+    const struct tls_context *any = set->peers != NULL     ? set->peers
+                                    : set->clients != NULL ? set->clients
+                                                           : set->web;
+    if (any == NULL) {
+        return false;
+    }
+    *ret_node = tls_days_until(tls_context_certificate_until(any));
+    *ret_ca = tls_days_until(tls_context_ca_until(any));
+    return true;
+}
+
 int certificates_check(const struct hasp_node_options *options,
+                       int64_t *ret_node_days, int64_t *ret_ca_days,
                        char why[HASP_WHY_SIZE])
 {
     struct paths paths;
     struct certificate_set set = {0};
+    *ret_node_days = *ret_ca_days = INT64_MAX;
     if (!certificates_is_wanted(options)) {
         return 0;
     }
     find_files(options, &paths);
     int rv = set_load(options, &paths, &set, why);
+    (void)set_days_left(&set, ret_node_days, ret_ca_days);
     set_done(&set);
     return rv;
 }
@@ -167,17 +184,7 @@ void certificates_use(struct certificates *certificates)
 bool certificates_days_left(const struct certificates *certificates,
                             int64_t *ret_node, int64_t *ret_ca)
 {
-    const struct tls_context *any = certificates->now.peers != NULL
-                                        ? certificates->now.peers
-                                    : certificates->now.clients != NULL
-                                        ? certificates->now.clients
-                                        : certificates->now.web;
-    if (any == NULL) {
-        return false;
-    }
-    *ret_node = tls_days_until(tls_context_certificate_until(any));
-    *ret_ca = tls_days_until(tls_context_ca_until(any));
-    return true;
+    return set_days_left(&certificates->now, ret_node, ret_ca);
 }
 
 /* Warns once a day about certificates that expire soon. */

@@ -59,8 +59,10 @@ MUST_CHECK int certificates_open(struct certificates *certificates,
                                  struct hasp_node *node,
                                  char why[HASP_WHY_SIZE]);
 /* Only checks whether a node with these options could start: as
- * certificates_open(). */
+ * certificates_open(). The days are as those of certificates_days_left(), or
+ * INT64_MAX without TLS. */
 MUST_CHECK int certificates_check(const struct hasp_node_options *options,
+                                  int64_t *ret_node_days, int64_t *ret_ca_days,
                                   char why[HASP_WHY_SIZE]);
 /* Passes them to the listeners. */
 void certificates_use(struct certificates *certificates);

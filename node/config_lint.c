@@ -72,23 +72,46 @@ static void lint_access(const struct hasp_node_options *options,
     }
 }
 
+static void lint_days(const struct advising *advising, const char *what,
+                      int64_t days)
+{
+    char text[HASP_NODE_WHY_SIZE];
+    if (days < TLS_SOON_DAYS) {
+        snprintf(text, sizeof text,
+                 "the certificate of the %s expires in %" PRId64
+                 " days: hasp cert renew",
+                 what, days);
+        advising->report(advising->data, text);
+    }
+}
+
+/* Reports certificates that cannot be used, or not for long. */
+static int lint_certificates(const struct advising *advising,
+                             const struct hasp_node_options *options)
+{
+    char text[HASP_NODE_WHY_SIZE], why[HASP_WHY_SIZE];
+    int64_t node_days, ca_days;
+    if (certificates_check(options, &node_days, &ca_days, why) == 0) {
+        lint_days(advising, "node", node_days);
+        lint_days(advising, "CA", ca_days);
+        return HASP_NODE_OK;
+    }
+    snprintf(text, sizeof text,
+             "the node does not start with these certificates: %.400s", why);
+    advising->report(advising->data, text);
+    return HASP_NODE_CONFIG;
+}
+
 int hasp_node_options_advise(const struct hasp_node_options *options,
                              hasp_node_advice_fn *report, void *data)
 {
-    int status = HASP_NODE_OK;
     const struct hasp_node_limits *limits = &options->limits;
     struct advising advising = {.report = report, .data = data};
-    char text[HASP_NODE_WHY_SIZE], why[HASP_WHY_SIZE];
+    char text[HASP_NODE_WHY_SIZE];
     struct hasp_node_options standard;
     CHECK(report != NULL);
     lint_access(options, report, data);
-    if (certificates_check(options, why) != 0) {
-        snprintf(text, sizeof text,
-                 "the node does not start with these certificates: %.400s",
-                 why);
-        report(data, text);
-        status = HASP_NODE_CONFIG;
-    }
+    int status = lint_certificates(&advising, options);
     if (options_are_hidden(options)) {
         snprintf(text, sizeof text,
                  "listen.peer = %.120s is reachable on this machine only, and "

@@ -20,6 +20,7 @@
  *     web.c              the HTTP port: the gateway (http/) and monitor.c
  *     monitor.c          /healthz, /readyz and /metrics
  *     metrics.c          the numbers of /metrics; process.c: the process
+ *     facts.c            the numbers of RAFT.STATUS that only the node knows
  *     stall.c            until when all input has been read (rule 6)
  *     loop_profile.c     where the time of the loop goes
  *     startup.c          how the core starts: disk, founding, joining
@@ -48,6 +49,7 @@
 #include "node/audit_file.h"
 #include "node/certificates.h"
 #include "node/clients.h"
+#include "node/facts.h"
 #include "node/founding.h"
 #include "node/journal.h"
 #include "node/logins.h"
@@ -84,6 +86,7 @@ struct hasp_node {
     struct logins logins;
     struct probes probes;
     struct monitor monitor;
+    struct facts facts;
     struct web web;
     struct loop loop;
     char client_address[128];

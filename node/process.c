@@ -75,10 +75,27 @@ static void count_files(struct process *process)
     process->open_files = count > 3 ? count - 3 : 0;
 }
 
+static void read_swapped(struct process *process)
+{
+    char line[128];
+    long long kib;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "VmSwap: %lld kB", &kib) == 1) {
+            process->swapped_size = kib * 1024;
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
 void process_look(struct process *ret_process)
 {
     struct rlimit files;
-    *ret_process = (struct process){0};
+    *ret_process = (struct process){.swapped_size = -1};
+    read_swapped(ret_process);
     read_stat(ret_process);
     read_time(ret_process);
     count_files(ret_process);

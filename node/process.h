@@ -12,6 +12,7 @@ struct process {
     double started_s; /* Since 1970. */
     uint64_t resident_size;
     uint64_t virtual_size;
+    int64_t swapped_size; /* -1: unknown. */
     uint64_t open_files;
     uint64_t most_files; /* The limit; 0: none. */
 };

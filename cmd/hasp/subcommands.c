@@ -254,6 +254,12 @@ const struct subcommand subcommands[] = {
      "members, their roles, how many the cluster can lose", .run = run_status},
     {CLUSTER, "health", "", "exit 0 if the cluster is available, else 69",
      .run = run_health},
+    {CLUSTER, "doctor", "[--config FILE] [--offline]",
+     "check the cluster, and this machine; name what is wrong, and the remedy",
+     "    --config FILE  also check this machine, by the configuration of its\n"
+     "                   node (/etc/hasp/haspd.conf if it exists)\n"
+     "    --offline      check only this machine; its node need not run\n",
+     .run = run_doctor},
     {CLUSTER, "version", "", "versions of the tool and of the nodes",
      .run = run_version},
     {CLUSTER, "member list", "",

@@ -26,6 +26,7 @@
 #include "base/check.h"
 #include "cmd/haspd/backup.h"
 #include "cmd/haspd/config.h"
+#include "cmd/haspd/doctor.h"
 #include "cmd/haspd/log_stderr.h"
 #include "cmd/haspd/manual.h"
 #include "include/hasp/node.h"
@@ -36,6 +37,7 @@ enum action {
     ACTION_RUN,
     ACTION_CHECK,
     ACTION_PRINT,
+    ACTION_DOCTOR,
     ACTION_UNCONDEMN,
     ACTION_EXPORT,
     ACTION_INSPECT,
@@ -97,6 +99,7 @@ static const struct option options[] = {
     {"config", required_argument, NULL, OPTION_CONFIG},
     {"check-config", no_argument, NULL, ACTION_CHECK},
     {"print-config", no_argument, NULL, ACTION_PRINT},
+    {"doctor", no_argument, NULL, ACTION_DOCTOR},
     {"uncondemn", no_argument, NULL, ACTION_UNCONDEMN},
     {"set", required_argument, NULL, OPTION_SET},
     {"tls", required_argument, NULL, OPTION_TLS},
@@ -506,6 +509,9 @@ int main(int argc, char **argv)
         status = backup_inspect(&line.backup);
     } else if (main_configure(&line, &config, why) != 0 ||
                main_finish(&line, &config, why) != 0) {
+        if (line.action == ACTION_DOCTOR) {
+            return doctor_run_without(why);
+        }
         fprintf(stderr, "haspd: %s\n", why);
         status = EX_CONFIG;
     } else if (line.action == ACTION_CHECK) {
@@ -515,6 +521,8 @@ int main(int argc, char **argv)
         }
     } else if (line.action == ACTION_PRINT) {
         status = 0;
+    } else if (line.action == ACTION_DOCTOR) {
+        status = doctor_run(&config.options);
     } else if (line.action == ACTION_UNCONDEMN) {
         status = main_uncondemn(config.options.directory);
     } else if (line.action == ACTION_EXPORT) {

@@ -61,7 +61,9 @@ static void put_member(struct core *core, const struct replica_member *member,
     uint32_t flush_count;
     bool is_known = core_disk_flush(core, member->id, &flush_us, &flush_count);
     core_member(core, member->id, &match, &silence_ms);
-    resp_map(writer, 10);
+    int32_t clock_ppm = 0;
+    (void)core_clock_ppm(core, member->id, &clock_ppm);
+    resp_map(writer, 11);
     resp_key_number(writer, "id", member->id);
     resp_key_text(writer, "address", member->address);
     resp_key_text(writer, "role", member_role_name(member->role));
@@ -73,6 +75,28 @@ static void put_member(struct core *core, const struct replica_member *member,
     put_incarnation(writer, "link", link_incarnation(core, member->id));
     resp_key_integer(writer, "flush_us", is_known ? (int64_t)flush_us : -1);
     resp_key_integer(writer, "round_trip_us", round_trip_us(core, member->id));
+    resp_key_integer(writer, "clock_ppm", clock_ppm);
+}
+
+static void put_facts(struct resp_writer *writer, const char *key,
+                      const struct core_fact *facts, uint32_t count)
+{
+    resp_bulk(writer, bytes_of_text(key));
+    resp_map(writer, count);
+    for (uint32_t i = 0; i < count; i++) {
+        resp_key_integer(writer, facts[i].name, facts[i].value);
+    }
+}
+
+/* What the port knows: the process, its disk, its settings. */
+static void put_port_facts(struct core *core, struct resp_writer *writer)
+{
+    struct core_facts facts = {0};
+    if (core->port.facts != NULL) {
+        core->port.facts(core->port.data, &facts);
+    }
+    put_facts(writer, "machine", facts.machine, facts.machine_count);
+    put_facts(writer, "settings", facts.settings, facts.settings_count);
 }
 
 /* Directories that still try to connect although their node id now belongs to
@@ -127,7 +151,7 @@ void raft_status_run(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
-    resp_map(writer, 24);
+    resp_map(writer, 26);
     resp_key_number(writer, "node", core->options.id);
     put_incarnation(writer, "incarnation", core->options.incarnation);
     lockfsm_cluster_id(core->fsm, cluster);
@@ -161,6 +185,7 @@ void raft_status_run(struct core *core, struct request *request)
     put_over(core, writer);
     resp_key_text(writer, "elsewhere", core_is_elsewhere(core, why) ? why : "");
     resp_key_text(writer, "apart", core_is_apart(core, why) ? why : "");
+    put_port_facts(core, writer);
     request_done(core, request);
 }
 

@@ -238,11 +238,11 @@ STATUS_KEYS = (
     "node incarnation cluster role term leader leader_address commit applied "
     "members version quarantine_ms disk flush flush_us level cluster_level "
     "finalize_level users replaced stepped_down stepped_down_ms "
-    "elsewhere apart"
+    "elsewhere apart machine settings"
 ).split()
 MEMBER_KEYS = (
     "id address role match last_contact_ms level incarnation link flush_us "
-    "round_trip_us"
+    "round_trip_us clock_ppm"
 ).split()
 
 
