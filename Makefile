@@ -144,7 +144,7 @@ all: $(B)/haspd $(B)/hasp lib $(B)/libhaspnode.a ## the daemon, the tool, the li
 lib: $(B)/libhasp.a $(LIBHASP_SO) ## the client library
 examples: $(EXAMPLES) ## the programs in examples/
 PRELOADED := $(patsubst %,$(B)/%.so,slow_disk power_disk odd_clock no_memory \
-    old_kernel)
+    old_kernel crash)
 client-tests: $(CLIENT_TESTS) $(PRELOADED)
 
 # --- compiling ---------------------------------------------------------------

@@ -16,6 +16,9 @@
 /* Prints the place and the failed fact on stderr and aborts. */
 _Noreturn void check_failed(const char *file, int line, const char *fact);
 
+/* The text of check_failed(), for the handler of SIGABRT; "" before. */
+const char *check_failure(void);
+
 #define CHECK(fact)                                  \
     do {                                             \
         if (__builtin_expect(!(fact), 0)) {          \

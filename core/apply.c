@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/doing.h"
 #include "base/log.h"
 #include "base/minmax.h"
 #include "core/audit_log.h"
@@ -179,6 +180,8 @@ bool apply_committed(struct core *core)
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
         CHECK(entry.term >= lockfsm_applied_term(core->fsm));
+        doing_now = (struct doing){.what = "entry",
+                                   .log_index = entry.log_index};
         if (!apply_entry(core, &entry)) {
             return false;
         }
@@ -199,6 +202,7 @@ bool apply_committed(struct core *core)
             audit_log_members(core, applied, &core->members.applied);
         }
     }
+    doing_now = (struct doing){0};
     core->turn.has_left_over |= applied < target;
     core->turn.has_spent_budget |= budget == 0 || applied < target;
     history_add(&core->history, applied, core->now_ns);

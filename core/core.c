@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/doing.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/minmax.h"
@@ -261,7 +262,13 @@ void core_client_request(struct core *core, uint64_t conn,
         request->count == 0) {
         return;
     }
+    struct doing before = doing_begin(
+        &(struct doing){.what = "request",
+                        .address = bytes_of_text(found->address),
+                        .client = found->name,
+                        .user = found->user});
     dispatch_received(core, found, request->argument, request->count);
+    doing_end(&before);
 }
 
 void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
@@ -448,8 +455,11 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
     /* If the frame has a higher term, the log names its sender as the reason
      * for the end of the leadership. */
     core->leader.frame_of = id;
+    struct doing before = doing_begin(
+        &(struct doing){.what = "frame", .peer = id});
     int error = core_take_frame(core, id, type, body);
     core_follow(core);
+    doing_end(&before);
     core->leader.frame_of = 0;
     if (error == HASP_ETOOBIG) {
         snprintf(why, HASP_WHY_SIZE,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/doing.h"
 #include "base/memory.h"
 #include "base/minmax.h"
 #include "core/authorize.h"
@@ -382,6 +383,7 @@ void dispatch_received(struct core *core, struct conn *conn,
         unknown_command(core, request, argument[0]);
         return;
     }
+    doing_now.command = request->command->name;
     command_spend(core, command_cost(request->command));
     if (!may_begin(core, request, count)) {
         transaction_break(conn);
@@ -491,7 +493,24 @@ static void refuse_vain(struct core *core, struct request *request)
     request_fail(core, request, WORD_BUSY, bytes_of(why, (size_t)size));
 }
 
-void dispatch_decide(struct core *core, struct request *request)
+/* Names the request as the work of this thread. */
+static struct doing dispatch_begin(const struct request *request)
+{
+    const struct conn *conn = request->conn;
+    struct doing work = {
+        .what = "request",
+        .command = request->command != NULL ? request->command->name : NULL,
+        .address = conn != NULL ? bytes_of_text(conn->address)
+                                : request->address,
+        .client = conn != NULL ? conn->name : request->client,
+        .user = request->user,
+        .session = request->session,
+        .log_index = doing_now.log_index,
+        .peer = request->peer};
+    return doing_begin(&work);
+}
+
+static void decide_now(struct core *core, struct request *request)
 {
     const struct command *command = request->command;
     const struct call *call = request->call;
@@ -538,6 +557,13 @@ void dispatch_decide(struct core *core, struct request *request)
     }
 }
 
+void dispatch_decide(struct core *core, struct request *request)
+{
+    struct doing before = dispatch_begin(request);
+    decide_now(core, request);
+    doing_end(&before);
+}
+
 /* Decides on the request again. */
 static void dispatch_resume(struct core *core, struct request *request)
 {
@@ -582,7 +608,7 @@ void dispatch_run_ready(struct core *core)
     }
 }
 
-void dispatch_read(struct core *core, struct request *request)
+static void read_now(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     /* A request that waits for a read keeps its parsed call. */
@@ -605,6 +631,13 @@ void dispatch_read(struct core *core, struct request *request)
         request->is_confirmed = true;
         dispatch_decide(core, request);
     }
+}
+
+void dispatch_read(struct core *core, struct request *request)
+{
+    struct doing before = dispatch_begin(request);
+    read_now(core, request);
+    doing_end(&before);
 }
 
 void dispatch_result(struct core *core, struct request *request,

@@ -46,6 +46,7 @@ static void put_machine(struct hasp_node *node, struct core_facts *facts)
         {"disk_reserve_bytes", (int64_t)node->options.limits.disk_reserve},
         {"snapshots_failed", (int64_t)node->snapshot_store.failed_count},
         {"audit_file_failures", (int64_t)node->audit_file.failed_count},
+        {"last_exit", (int64_t)node->last_exit.kind},
         {"certificate_days", days_node},
         {"ca_days", days_ca},
     };

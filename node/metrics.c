@@ -458,6 +458,19 @@ static void put_tls(const struct hasp_node *node, struct buffer *out)
     }
 }
 
+/* How the last process with this data directory ended. */
+static void put_last_exit(const struct hasp_node *node, struct buffer *out)
+{
+    metrics_head(out, "hasp_last_exit", "gauge",
+                 "1 for the way in which the last run of this node ended: "
+                 "none, clean, killed, error or crash.");
+    for (int kind = 0; kind < LAST_EXIT_KIND_COUNT; kind++) {
+        buffer_printf(out, "hasp_last_exit{how=\"%s\"} %d\n",
+                      last_exit_name((enum last_exit_kind)kind),
+                      kind == (int)node->last_exit.kind);
+    }
+}
+
 /* Writes the standard metrics of a process, as every client library of
  * Prometheus does. */
 static void put_process(struct buffer *out)
@@ -527,5 +540,6 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
     metrics_put_members(node, out);
     metrics_put_disk(node, out);
     put_tls(node, out);
+    put_last_exit(node, out);
     put_process(out);
 }

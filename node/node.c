@@ -50,6 +50,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     node->turn.uv = &node->uv;
     node->journal.node = node;
     snapshot_store_init(&node->snapshot_store, node);
+    last_exit_init(&node->last_exit);
     probes_open(&node->probes);
     metadata_writer_init(&node->metadata_writer, &node->turn);
     audit_file_init(&node->audit_file, node);
@@ -164,6 +165,25 @@ static void stop_cleanly(struct hasp_node *node)
     }
 }
 
+/* Records how the node ends, for the next start. */
+static void record_exit(const struct hasp_node *node)
+{
+    char text[HASP_NODE_WHY_SIZE + 16];
+    if (!node->turn.has_failed) {
+        last_exit_write(&node->last_exit, LAST_EXIT_CLEAN, "", 0);
+        return;
+    }
+    snprintf(text, sizeof text, "%d: %s", node->turn.exit_status,
+             node->turn.why);
+    last_exit_write(&node->last_exit, LAST_EXIT_ERROR, text, strlen(text));
+}
+
+void hasp_node_record_crash(const struct hasp_node *node, const char *text,
+                            size_t size)
+{
+    last_exit_write(&node->last_exit, LAST_EXIT_CRASH, text, size);
+}
+
 int hasp_node_run(struct hasp_node *node)
 {
     CHECK(!node->turn.is_over);
@@ -171,7 +191,9 @@ int hasp_node_run(struct hasp_node *node)
     node->turn.is_over = true; /* The core must not be called from here on. */
     if (!node->turn.has_failed) {
         stop_cleanly(node);
-    } else {
+    }
+    record_exit(node);
+    if (node->turn.has_failed) {
         /* Close the connections at once: with a hung disk the process can take
          * long to end, and no client should wait for it. */
         clients_close(&node->clients);
@@ -221,6 +243,7 @@ void hasp_node_close(struct hasp_node *node)
      * use them. */
     wal_close(node->journal.durable.wal);
     table_close(node->table);
+    last_exit_close(&node->last_exit);
     if (node->datadir != NULL) {
         datadir_close(node->datadir);
     }

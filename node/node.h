@@ -21,6 +21,7 @@
  *     monitor.c          /healthz, /readyz and /metrics
  *     metrics.c          the numbers of /metrics; process.c: the process
  *     facts.c            the numbers of RAFT.STATUS that only the node knows
+ *     last_exit.c        how the last process with this directory ended
  *     stall.c            until when all input has been read (rule 6)
  *     loop_profile.c     where the time of the loop goes
  *     startup.c          how the core starts: disk, founding, joining
@@ -52,6 +53,7 @@
 #include "node/facts.h"
 #include "node/founding.h"
 #include "node/journal.h"
+#include "node/last_exit.h"
 #include "node/logins.h"
 #include "node/loop.h"
 #include "node/members.h"
@@ -87,6 +89,7 @@ struct hasp_node {
     struct probes probes;
     struct monitor monitor;
     struct facts facts;
+    struct last_exit last_exit;
     struct web web;
     struct loop loop;
     char client_address[128];

@@ -447,6 +447,7 @@ int startup_open_disk(struct hasp_node *node, struct recovery *recovery,
              "dir=%s incarnation=%016" PRIx64 " version=%s",
              log_quote(node->options.directory), identity->incarnation,
              HASP_VERSION);
+    last_exit_open(&node->last_exit, node->options.directory);
     return startup_recover(node, recovery, why);
 }
 

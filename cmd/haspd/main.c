@@ -26,8 +26,9 @@
 #include "base/check.h"
 #include "cmd/haspd/backup.h"
 #include "cmd/haspd/config.h"
-#include "cmd/haspd/doctor.h"
+#include "cmd/haspd/crash.h"
 #include "cmd/haspd/log_stderr.h"
+#include "cmd/haspd/machine.h"
 #include "cmd/haspd/manual.h"
 #include "include/hasp/node.h"
 
@@ -344,21 +345,18 @@ static void handle_signals(void (*stop)(int number), void (*reload)(int number))
 
 /* BUS_ADRERR: a page of a mapped file (the table, a snapshot) is beyond the
  * file's end, because the file was truncated after its length was checked. Any
- * other bus error is a fault of the machine and ends the process as without
- * this handler. */
+ * other bus error is a crash. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     static const char
         text[] = "haspd: a file of the data directory was truncated while it "
                  "was in use; "
                  "the next start rebuilds the table from snapshot and log\n";
-    (void)context;
     if (info->si_code == BUS_ADRERR) {
         (void)!write(STDERR_FILENO, text, sizeof text - 1);
         _exit(HASP_NODE_STORAGE);
     }
-    sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
-    (void)raise(number);
+    crash_on_signal(number, info, context);
 }
 
 static void handle_bus_error(void)
@@ -449,6 +447,7 @@ static int main_run(struct config *config)
     }
     struct hasp_node *node;
     handle_signals(on_signal, on_hangup);
+    crash_handle(config->options.id);
     handle_bus_error();
     if (config->is_plain_alone) {
         log_stderr(NULL, HASP_NODE_LOG_WARN, "traffic is not encrypted",
@@ -465,6 +464,7 @@ static int main_run(struct config *config)
         return status;
     }
     running_node = node;
+    crash_set_node(node);
     if (is_told_to_stop) {
         hasp_node_stop(node);
     }
@@ -477,6 +477,7 @@ static int main_run(struct config *config)
     }
     /* The node has stopped: the handlers must not use it any longer. */
     handle_signals(SIG_IGN, SIG_IGN);
+    crash_set_node(NULL);
     close_in_time(node);
     return 0;
 }
@@ -510,7 +511,7 @@ int main(int argc, char **argv)
     } else if (main_configure(&line, &config, why) != 0 ||
                main_finish(&line, &config, why) != 0) {
         if (line.action == ACTION_DOCTOR) {
-            return doctor_run_without(why);
+            return machine_run_without(why);
         }
         fprintf(stderr, "haspd: %s\n", why);
         status = EX_CONFIG;
@@ -522,7 +523,7 @@ int main(int argc, char **argv)
     } else if (line.action == ACTION_PRINT) {
         status = 0;
     } else if (line.action == ACTION_DOCTOR) {
-        status = doctor_run(&config.options);
+        status = machine_run(&config.options);
     } else if (line.action == ACTION_UNCONDEMN) {
         status = main_uncondemn(config.options.directory);
     } else if (line.action == ACTION_EXPORT) {

@@ -298,6 +298,11 @@ hasp_node_client_address(const struct hasp_node *node);
  * the node. */
 HASP_NODE_API const char *hasp_node_why(const struct hasp_node *node);
 
+/* For a handler of fatal signals: records one line about the crash in the data
+ * directory; the next hasp_node_open() logs it. Async-signal-safe. */
+HASP_NODE_API void hasp_node_record_crash(const struct hasp_node *node,
+                                          const char *text, size_t size);
+
 /* Removes the marks (the files 'barred' and 'condemned') that keep a node from
  * voting, or from starting, because its directory has lost entries that it had
  * acknowledged. Only for an operator who knows that the mark is wrong: if the

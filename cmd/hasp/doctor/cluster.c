@@ -24,6 +24,8 @@
 /* Entries that a member may lack, as in the alert HaspMemberBehind. */
 #define BEHIND_MAX 10000
 #define PERCENT_NEAR 80
+/* As node/last_exit.h. */
+#define LAST_EXIT_CRASH 4
 
 #define FOR_EACH_NODE(doctor, i, node)            \
     json_array_foreach ((doctor)->nodes, i, node) \
@@ -34,7 +36,7 @@ static json_int_t integer_at(json_t *value, const char *path)
     return json_integer_value(value_at(value, path));
 }
 
-static uint64_t id_of(json_t *node)
+static uint64_t doctor_node_id(json_t *node)
 {
     return value_number(node, "node");
 }
@@ -96,11 +98,11 @@ static void doctor_cluster(struct doctor *doctor)
                           "remove the address from your endpoints, or see "
                           "'Another cluster' in docs/operations.md",
                           "%s: node %" PRIu64 " belongs to another cluster",
-                          value_text(node, "endpoint"), id_of(node));
+                          value_text(node, "endpoint"), doctor_node_id(node));
         } else if (value_text(node, "apart")[0] != '\0') {
             doctor_report(doctor, DOCTOR_FAIL,
                           "see 'Another cluster' in docs/operations.md",
-                          "node %" PRIu64 ": %s", id_of(node),
+                          "node %" PRIu64 ": %s", doctor_node_id(node),
                           value_text(node, "apart"));
         }
     }
@@ -135,7 +137,8 @@ static void doctor_links(struct doctor *doctor)
     {
         json_array_foreach (value_at(node, "members"), j, member) {
             uint64_t id = value_number(member, "id");
-            if (id != id_of(node) && value_text(member, "link")[0] == '\0') {
+            if (id != doctor_node_id(node) &&
+                value_text(member, "link")[0] == '\0') {
                 doctor_report(
                     doctor, DOCTOR_WARN,
                     "start that node, or open the peer ports in both "
@@ -143,7 +146,7 @@ static void doctor_links(struct doctor *doctor)
                     "tries them",
                     "node %" PRIu64 " has no connection with node %" PRIu64
                     " (%.*s)",
-                    id_of(node), id,
+                    doctor_node_id(node), id,
                     (int)strcspn(value_text(member, "address"), ","),
                     value_text(member, "address"));
             }
@@ -180,7 +183,7 @@ static void doctor_addresses(struct doctor *doctor)
             doctor_report(doctor, DOCTOR_WARN,
                           "set listen.peer and listen.client, or remove and "
                           "add the node with its new addresses",
-                          "node %" PRIu64 ": %s", id_of(node),
+                          "node %" PRIu64 ": %s", doctor_node_id(node),
                           value_text(node, "elsewhere"));
         }
         json_t *replaced = value_at(node, "replaced");
@@ -189,7 +192,7 @@ static void doctor_addresses(struct doctor *doctor)
                           "stop the haspd that still runs on the old directory",
                           "node %" PRIu64
                           " refuses an old data directory of node %" PRIu64,
-                          id_of(node), value_number(replaced, "0.id"));
+                          doctor_node_id(node), value_number(replaced, "0.id"));
         }
     }
 }
@@ -218,7 +221,7 @@ static bool is_endpoint_of_member(struct doctor *doctor, const char *endpoint)
     json_array_foreach (doctor->nodes, i, node) {
         if (strcmp(value_text(node, "endpoint"), endpoint) == 0 &&
             doctor_has(node)) {
-            return nodes_member(doctor->best, id_of(node)) != NULL;
+            return nodes_member(doctor->best, doctor_node_id(node)) != NULL;
         }
     }
     json_array_foreach (value_at(doctor->best, "members"), i, member) {
@@ -278,14 +281,14 @@ static void doctor_round_trips(struct doctor *doctor)
                               "nodes %" PRIu64 " and %" PRIu64
                               ": a round trip takes %" JSON_INTEGER_FORMAT
                               " ms, more than a tenth of raft.election_ms",
-                              id_of(node), id, us / 1000);
+                              doctor_node_id(node), id, us / 1000);
             } else if (us >= ROUND_TRIP_SLOW_US) {
                 doctor_report(doctor, DOCTOR_WARN,
                               "see 'A slow link' in docs/operations.md",
                               "nodes %" PRIu64 " and %" PRIu64
                               ": a round trip takes %" JSON_INTEGER_FORMAT
                               " ms",
-                              id_of(node), id, us / 1000);
+                              doctor_node_id(node), id, us / 1000);
             }
         }
     }
@@ -307,7 +310,7 @@ static void doctor_clocks(struct doctor *doctor)
                     "clock is named most often to another machine",
                     "by the clock of node %" PRIu64 ", that of node %" PRIu64
                     " runs %.2f %% too %s",
-                    id_of(node), value_number(member, "id"),
+                    doctor_node_id(node), value_number(member, "id"),
                     (double)llabs(ppm) / 10000, ppm > 0 ? "fast" : "slowly");
             }
         }
@@ -331,7 +334,7 @@ static void doctor_disks(struct doctor *doctor)
                           "node %" PRIu64 ": its disk is nearly full: %" PRIu64
                           " MiB are free, limits.disk_reserve is %" PRIu64
                           " MiB",
-                          id_of(node), free_mib, reserve_mib);
+                          doctor_node_id(node), free_mib, reserve_mib);
         } else if (value_at(machine, "disk_free_bytes") != NULL &&
                    free_mib < 2 * reserve_mib) {
             doctor_report(doctor, DOCTOR_WARN,
@@ -339,20 +342,20 @@ static void doctor_disks(struct doctor *doctor)
                           "node %" PRIu64 ": only %" PRIu64
                           " MiB of its disk are free; at %" PRIu64
                           " MiB (limits.disk_reserve) it refuses changes",
-                          id_of(node), free_mib, reserve_mib);
+                          doctor_node_id(node), free_mib, reserve_mib);
         }
         if (strcmp(disk, "slow") == 0) {
             doctor_report(
                 doctor, DOCTOR_FAIL, "see 'A slow disk' in docs/operations.md",
                 "node %" PRIu64 ": its disk hangs; while it leads, changes are "
                 "refused",
-                id_of(node));
+                doctor_node_id(node));
         } else if (strcmp(value_text(node, "flush"), "slow") == 0) {
-            doctor_report(doctor, DOCTOR_WARN,
-                          "see 'A slow disk' in docs/operations.md",
-                          "node %" PRIu64
-                          ": its disk is slow: a flush takes %" PRIu64 " ms",
-                          id_of(node), value_number(node, "flush_us") / 1000);
+            doctor_report(
+                doctor, DOCTOR_WARN, "see 'A slow disk' in docs/operations.md",
+                "node %" PRIu64 ": its disk is slow: a flush takes %" PRIu64
+                " ms",
+                doctor_node_id(node), value_number(node, "flush_us") / 1000);
         }
     }
 }
@@ -370,7 +373,7 @@ static void doctor_snapshots(struct doctor *doctor)
                           "node %" PRIu64 ": %" PRIu64
                           " snapshots could not be written, read or received "
                           "since it started",
-                          id_of(node), failed);
+                          doctor_node_id(node), failed);
         }
         failed = value_number(node, "machine.audit_file_failures");
         if (failed > 0) {
@@ -379,7 +382,23 @@ static void doctor_snapshots(struct doctor *doctor)
                           "audit.file",
                           "node %" PRIu64 ": audit.file could not be written "
                           "%" PRIu64 " times since it started",
-                          id_of(node), failed);
+                          doctor_node_id(node), failed);
+        }
+    }
+}
+
+static void doctor_last_exits(struct doctor *doctor)
+{
+    json_t *node;
+    size_t i;
+    FOR_EACH_NODE(doctor, i, node)
+    {
+        if (value_number(node, "machine.last_exit") == LAST_EXIT_CRASH) {
+            doctor_report(doctor, DOCTOR_WARN,
+                          "send us the lines 'crashed' and 'backtrace' of its "
+                          "log",
+                          "node %" PRIu64 ": its last run crashed",
+                          doctor_node_id(node));
         }
     }
 }
@@ -400,7 +419,7 @@ static void doctor_files(struct doctor *doctor)
                           "restart the node",
                           "node %" PRIu64 " has %" JSON_INTEGER_FORMAT
                           " of %" JSON_INTEGER_FORMAT " files open",
-                          id_of(node), open, max);
+                          doctor_node_id(node), open, max);
         } else if (max > 0 && max < connections) {
             doctor_report(doctor, DOCTOR_WARN,
                           "raise LimitNOFILE= of the unit (ulimit -n), or "
@@ -408,7 +427,7 @@ static void doctor_files(struct doctor *doctor)
                           "node %" PRIu64 " may open %" JSON_INTEGER_FORMAT
                           " files, fewer than limits.connections = "
                           "%" JSON_INTEGER_FORMAT,
-                          id_of(node), max, connections);
+                          doctor_node_id(node), max, connections);
         }
     }
 }
@@ -427,7 +446,7 @@ static void doctor_memory(struct doctor *doctor)
                           "node %" PRIu64 ": %" JSON_INTEGER_FORMAT
                           " KiB of it are swapped out; a page that comes back "
                           "from a disk delays all clients",
-                          id_of(node), swapped >> 10);
+                          doctor_node_id(node), swapped >> 10);
         }
     }
 }
@@ -461,9 +480,9 @@ static void doctor_certificates(struct doctor *doctor)
         /* Both are -1 without TLS. */
         if (own != NULL && ca != NULL &&
             (json_integer_value(own) != -1 || json_integer_value(ca) != -1)) {
-            doctor_judge_days(doctor, id_of(node), "certificate",
+            doctor_judge_days(doctor, doctor_node_id(node), "certificate",
                               json_integer_value(own));
-            doctor_judge_days(doctor, id_of(node), "CA",
+            doctor_judge_days(doctor, doctor_node_id(node), "CA",
                               json_integer_value(ca));
         }
     }
@@ -492,8 +511,8 @@ static void doctor_versions(struct doctor *doctor)
                           "upgrade all nodes: see docs/operations.md",
                           "node %" PRIu64 " runs version %s, node %" PRIu64
                           " version %s",
-                          id_of(node), value_text(node, "version"),
-                          id_of(first), value_text(first, "version"));
+                          doctor_node_id(node), value_text(node, "version"),
+                          doctor_node_id(first), value_text(first, "version"));
         }
     }
     uint64_t possible = value_number(doctor->best, "finalize_level");
@@ -519,14 +538,14 @@ static void doctor_settings(struct doctor *doctor)
         json_object_foreach (settings, key, value) {
             json_t *other = json_object_get(value_at(first, "settings"), key);
             if (other != NULL && !json_equal(other, value)) {
-                doctor_report(doctor, DOCTOR_WARN,
-                              "give all nodes the same value; haspd "
-                              "--print-config prints it; restart the node",
-                              "%s differs: %" JSON_INTEGER_FORMAT
-                              " at node %" PRIu64 ", %" JSON_INTEGER_FORMAT
-                              " at node %" PRIu64,
-                              key, json_integer_value(other), id_of(first),
-                              json_integer_value(value), id_of(node));
+                doctor_report(
+                    doctor, DOCTOR_WARN,
+                    "give all nodes the same value; haspd "
+                    "--print-config prints it; restart the node",
+                    "%s differs: %" JSON_INTEGER_FORMAT " at node %" PRIu64
+                    ", %" JSON_INTEGER_FORMAT " at node %" PRIu64,
+                    key, json_integer_value(other), doctor_node_id(first),
+                    json_integer_value(value), doctor_node_id(node));
             }
         }
     }
@@ -557,7 +576,7 @@ static void doctor_access(struct doctor *doctor)
                           "node %" PRIu64
                           ": access is required, but whoever reaches its peer "
                           "port can act as any user",
-                          id_of(node));
+                          doctor_node_id(node));
         }
     }
     if (strcmp(value_text(doctor->best, "users"), "open") == 0 &&
@@ -616,6 +635,8 @@ const struct doctor_check doctor_cluster_checks[] = {
     {"clocks", "no clock is more than 0.1 % off", doctor_clocks, true},
     {"disks", "disks have room and are fast", doctor_disks, true},
     {"snapshots", "snapshots and audit files were written", doctor_snapshots,
+     true},
+    {"crashes", "no node has crashed before its last start", doctor_last_exits,
      true},
     {"files", "the limits of open files suffice", doctor_files, true},
     {"memory", "no node is swapped out", doctor_memory, true},

@@ -12,12 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/address.h"
 #include "base/check.h"
-#include "cmd/haspd/doctor.h"
+#include "cmd/haspd/machine.h"
 
 /* Limit for the name server, and for all connections together. */
 #define NAMES_S 3
@@ -26,18 +25,11 @@
 #define DIAL_MAX (2 * HASP_NODE_MEMBER_MAX)
 #define ROUND_TRIPS_PER_ELECTION 10
 
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 /* --- Names ---------------------------------------------------------------- */
 
 /* One name, looked up by a thread of its own, since a name server that does not
  * answer can take half a minute. It outlives the check if it is late. */
-struct lookup {
+struct name_lookup {
     pthread_mutex_t mutex;
     pthread_cond_t done;
     bool is_done;
@@ -48,9 +40,9 @@ struct lookup {
     char service[8];
 };
 
-static void *look_up(void *data)
+static void *name_look_up(void *data)
 {
-    struct lookup *lookup = data;
+    struct name_lookup *lookup = data;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int error = getaddrinfo(lookup->host, lookup->service, &hints, &list);
     pthread_mutex_lock(&lookup->mutex);
@@ -69,14 +61,15 @@ static void *look_up(void *data)
 }
 
 /* The first address of "host:port"; NULL, or why there is none. */
-static const char *resolve(const char *text, struct sockaddr_storage *ret,
-                           socklen_t *ret_size)
+static const char *machine_resolve(const char *text,
+                                   struct sockaddr_storage *ret,
+                                   socklen_t *ret_size)
 {
     uint16_t port;
     pthread_t thread;
     struct timespec until;
     /* Left alone if it is late: the thread still writes to it. */
-    struct lookup *lookup = calloc(1, sizeof *lookup);
+    struct name_lookup *lookup = calloc(1, sizeof *lookup);
     CHECK(lookup != NULL);
     if (address_split(text, lookup->host, sizeof lookup->host, &port) != 0) {
         free(lookup);
@@ -87,7 +80,7 @@ static const char *resolve(const char *text, struct sockaddr_storage *ret,
     pthread_cond_init(&lookup->done, NULL);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += NAMES_S;
-    if (pthread_create(&thread, NULL, look_up, lookup) != 0) {
+    if (pthread_create(&thread, NULL, name_look_up, lookup) != 0) {
         free(lookup);
         return "cannot start a thread";
     }
@@ -107,34 +100,35 @@ static const char *resolve(const char *text, struct sockaddr_storage *ret,
     return why;
 }
 
-static const struct hasp_node_member *other_member(const struct doctor *doctor,
-                                                   uint32_t i)
+static const struct hasp_node_member *
+other_member(const struct machine_checks *machine, uint32_t i)
 {
-    const struct hasp_node_member *member = &doctor->options->members[i];
-    return member->id != doctor->options->id ? member : NULL;
+    const struct hasp_node_member *member = &machine->options->members[i];
+    return member->id != machine->options->id ? member : NULL;
 }
 
-static void check_name(struct doctor *doctor, uint64_t id, const char *address)
+static void check_name(struct machine_checks *machine, uint64_t id,
+                       const char *address)
 {
     struct sockaddr_storage found;
     socklen_t size;
-    const char *why = resolve(address, &found, &size);
+    const char *why = machine_resolve(address, &found, &size);
     if (why != NULL) {
-        doctor_report(doctor, DOCTOR_FAIL,
-                      "correct the member line, /etc/hosts or the name server "
-                      "(getent hosts NAME)",
-                      "node %llu: %s: %s", (unsigned long long)id, address,
-                      why);
+        machine_report(machine, MACHINE_FAIL,
+                       "correct the member line, /etc/hosts or the name server "
+                       "(getent hosts NAME)",
+                       "node %llu: %s: %s", (unsigned long long)id, address,
+                       why);
     }
 }
 
-void doctor_names(struct doctor *doctor)
+void machine_names(struct machine_checks *machine)
 {
-    for (uint32_t i = 0; i < doctor->options->member_count; i++) {
-        const struct hasp_node_member *member = &doctor->options->members[i];
-        check_name(doctor, member->id, member->peer_address);
-        if (doctor->worst_of_check == DOCTOR_OK) {
-            check_name(doctor, member->id, member->client_address);
+    for (uint32_t i = 0; i < machine->options->member_count; i++) {
+        const struct hasp_node_member *member = &machine->options->members[i];
+        check_name(machine, member->id, member->peer_address);
+        if (machine->worst_of_check == MACHINE_OK) {
+            check_name(machine, member->id, member->client_address);
         }
     }
 }
@@ -153,7 +147,7 @@ struct dial {
 static void dial_end(struct dial *dial, int error)
 {
     dial->error = error;
-    dial->took_ms = now_ms() - dial->began_ms;
+    dial->took_ms = machine_now_ms() - dial->began_ms;
     close(dial->fd);
     dial->fd = -1;
 }
@@ -163,13 +157,13 @@ static bool dial_begin(struct dial *dial)
     struct sockaddr_storage to;
     socklen_t size;
     dial->fd = -1;
-    if (resolve(dial->address, &to, &size) != NULL) {
+    if (machine_resolve(dial->address, &to, &size) != NULL) {
         return false; /* The check of names reports it. */
     }
     dial->error = ETIMEDOUT;
     dial->fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
                       0);
-    dial->began_ms = now_ms();
+    dial->began_ms = machine_now_ms();
     if (dial->fd < 0) {
         dial->error = errno;
     } else if (connect(dial->fd, (struct sockaddr *)&to, size) == 0) {
@@ -183,11 +177,11 @@ static bool dial_begin(struct dial *dial)
 /* Waits for all of them together. */
 static void dial_all(struct dial *dials, size_t count)
 {
-    double end_ms = now_ms() + CONNECT_MS;
+    double end_ms = machine_now_ms() + CONNECT_MS;
     for (;;) {
         struct pollfd wait[DIAL_MAX];
         size_t waiting = 0;
-        double left_ms = end_ms - now_ms();
+        double left_ms = end_ms - machine_now_ms();
         for (size_t i = 0; i < count; i++) {
             wait[i] = (struct pollfd){.fd = dials[i].fd, .events = POLLOUT};
             waiting += dials[i].fd >= 0;
@@ -213,12 +207,12 @@ static void dial_all(struct dial *dials, size_t count)
     }
 }
 
-void doctor_ports(struct doctor *doctor)
+void machine_ports(struct machine_checks *machine)
 {
     struct dial dials[DIAL_MAX];
     size_t count = 0;
-    for (uint32_t i = 0; i < doctor->options->member_count; i++) {
-        const struct hasp_node_member *member = other_member(doctor, i);
+    for (uint32_t i = 0; i < machine->options->member_count; i++) {
+        const struct hasp_node_member *member = other_member(machine, i);
         if (member == NULL) {
             continue;
         }
@@ -234,29 +228,29 @@ void doctor_ports(struct doctor *doctor)
     dial_all(dials, count);
     for (size_t i = 0; i < count; i++) {
         if (dials[i].error != 0) {
-            doctor_report(
-                doctor, DOCTOR_WARN,
+            machine_report(
+                machine, MACHINE_WARN,
                 "start haspd there, or open this port in the "
                 "firewalls of both machines",
                 "the %s port of node %llu, %s, cannot be reached from "
                 "here: %s",
                 dials[i].port, (unsigned long long)dials[i].id,
                 dials[i].address, strerror(dials[i].error));
-        } else if (dials[i].took_ms > doctor->round_trip_max_ms) {
-            doctor->round_trip_max_ms = dials[i].took_ms;
+        } else if (dials[i].took_ms > machine->round_trip_max_ms) {
+            machine->round_trip_max_ms = dials[i].took_ms;
         }
     }
 }
 
-void doctor_election(struct doctor *doctor)
+void machine_election(struct machine_checks *machine)
 {
-    double worst_ms = doctor->round_trip_max_ms;
-    double election_ms = (double)doctor->options->election_ms;
+    double worst_ms = machine->round_trip_max_ms;
+    double election_ms = (double)machine->options->election_ms;
     if (worst_ms * ROUND_TRIPS_PER_ELECTION > election_ms) {
-        doctor_report(doctor, DOCTOR_WARN,
-                      "raise raft.election_ms at all nodes, or mend the link",
-                      "connecting to the farthest member took %.1f ms; "
-                      "raft.election_ms = %.0f should be ten times as long",
-                      worst_ms, election_ms);
+        machine_report(machine, MACHINE_WARN,
+                       "raise raft.election_ms at all nodes, or mend the link",
+                       "connecting to the farthest member took %.1f ms; "
+                       "raft.election_ms = %.0f should be ten times as long",
+                       worst_ms, election_ms);
     }
 }

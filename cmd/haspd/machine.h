@@ -8,8 +8,8 @@
  * are aligned. The only thing that a check writes is a file without a name in
  * the data directory. */
 
-#ifndef HASP_CMD_HASPD_DOCTOR_H
-#define HASP_CMD_HASPD_DOCTOR_H
+#ifndef HASP_CMD_HASPD_MACHINE_H
+#define HASP_CMD_HASPD_MACHINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,11 +18,9 @@
 #include "include/hasp/node.h"
 
 /* The exit code is the worst one. */
-enum doctor_grade { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
+enum machine_grade { MACHINE_OK, MACHINE_WARN, MACHINE_FAIL };
 
-#define DOCTOR_FINDING_MAX 64
-
-struct doctor {
+struct machine_checks {
     const struct hasp_node_options *options;
     const char *place; /* The data directory, or, if it is not there yet, the
                           folder above it. */
@@ -31,26 +29,29 @@ struct doctor {
     double round_trip_max_ms; /* As the check "ports" found it; 0: unknown. */
 
     const char *check; /* The one that runs. */
-    enum doctor_grade worst, worst_of_check;
+    enum machine_grade worst, worst_of_check;
 };
 
 /* Prints a finding of the running check. */
 __attribute__((format(printf, 4, 5))) void
-doctor_report(struct doctor *doctor, enum doctor_grade grade, const char *mend,
-              const char *format, ...);
+machine_report(struct machine_checks *machine, enum machine_grade grade,
+               const char *mend, const char *format, ...);
 
-typedef void doctor_check_fn(struct doctor *doctor);
+/* CLOCK_MONOTONIC. */
+double machine_now_ms(void);
 
-/* doctor_machine.c: the data directory, its disk, and what the process may
+typedef void machine_check_fn(struct machine_checks *machine);
+
+/* machine_process.c: the data directory, its disk, and what the process may
  * use. */
-doctor_check_fn doctor_directory, doctor_flush, doctor_disk, doctor_files,
-    doctor_swap, doctor_cpu, doctor_memory, doctor_audit;
-/* doctor_network.c: the other members, seen from here. */
-doctor_check_fn doctor_names, doctor_ports, doctor_election;
+machine_check_fn machine_directory, machine_flush, machine_disk, machine_files,
+    machine_swap, machine_cpu, machine_memory, machine_audit;
+/* machine_network.c: the other members, seen from here. */
+machine_check_fn machine_names, machine_ports, machine_election;
 
 /* Runs all checks; returns the exit code. */
-int doctor_run(const struct hasp_node_options *options);
+int machine_run(const struct hasp_node_options *options);
 /* The same if the configuration cannot be read: 'why' is the only finding. */
-int doctor_run_without(const char *why);
+int machine_run_without(const char *why);
 
-#endif /* HASP_CMD_HASPD_DOCTOR_H */
+#endif /* HASP_CMD_HASPD_MACHINE_H */
