@@ -80,6 +80,7 @@ static const struct {
     [OPTION_AFTER] = {WORD("AFTER"), KIND_NUMBER, 1, TIME_MS_MAX},
     [OPTION_TOKENS] = {WORD("TOKENS"), KIND_TOKENS, 1, TOKEN_MAX},
     [OPTION_INCARNATION] = {WORD("INCARNATION"), KIND_TEXT, 16, 16},
+    [OPTION_WILL] = {WORD("WILL"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
 };
 
 bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)

@@ -116,6 +116,7 @@ enum option {
     OPTION_AFTER,
     OPTION_TOKENS,
     OPTION_INCARNATION,
+    OPTION_WILL,
     OPTION_COUNT_ALL
 };
 /* Options are bits of 'given' */
@@ -146,12 +147,14 @@ struct call {
     enum limit_key limit;
     uint64_t value;            /* The limit's value. */
     uint8_t proof[PROOF_SIZE]; /* The secret's proof; for OPEN, the PROOF. */
+    uint8_t will[PROOF_SIZE];  /* OPEN: the hash of the death word. */
     enum verb verb;
     bool is_disabled; /* The user is disabled. */
     bool is_reused;
     struct quota bound;
-    bool is_required;    /* Access. */
-    uint32_t pair_count; /* KEEP: pairs (id, secret), from argument 1 on. */
+    bool is_required; /* Access. */
+    /* Pairs from argument 1 on: KEEP: (id, secret); DIED: (id, word). */
+    uint32_t pair_count;
     uint64_t number[OPTION_COUNT_ALL]; /* Set for each given option. */
     struct bytes text[OPTION_COUNT_ALL];
     struct label labels[LABEL_COUNT_MAX];

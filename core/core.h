@@ -538,6 +538,7 @@ struct core_counts {
     uint64_t commands;
     uint64_t grants;
     uint64_t sessions_ended;
+    uint64_t sessions_died;     /* Those that SESSION.DIED has ended. */
     uint64_t searches_given_up; /* Deadlock searches, at DEADLOCK_STEP_MAX. */
     uint64_t unclean_ends; /* Holds that expired or outlasted their limit. */
     uint64_t refusals;     /* Error answers to this node's clients, ... */

@@ -103,6 +103,7 @@ void stats_effect(struct core *core, const struct effect *effect)
         return;
     case EFFECT_SESSION_ENDED:
         core->stats.counts.sessions_ended++;
+        core->stats.counts.sessions_died += strcmp(effect->reason, "died") == 0;
         return;
     default:
         return;

@@ -91,6 +91,8 @@ static const struct field open_fields[] = {
     OPTION("proof", FIELD_TEXT, "PROOF",
            "The SHA-256 of a secret that the client has chosen, in hex; the "
            "answer then has no secret."),
+    OPTION("will", FIELD_TEXT, "WILL",
+           "The SHA-256 of the session's death word, in hex (SESSION.DIED)."),
     END};
 static const struct field id_fields[] = {ID("The session's id."), END};
 static const struct field page_fields[] = {PAGE, END};

@@ -385,7 +385,7 @@ static const char *invariants_check_numbers(const struct lockfsm *fsm,
 static const char *check_end(const struct lockfsm *fsm,
                              const struct session *session)
 {
-    if (session->is_redis || session->end > SESSION_BLACKLISTED) {
+    if (session->is_redis || session->end > SESSION_DIED) {
         return "a Redis session that ended in part";
     }
     if (session->blacklist_index != 0 || !list_is_empty(&session->in_durable)) {

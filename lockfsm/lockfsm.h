@@ -42,6 +42,7 @@
 #define VALUE_SIZE_MAX 4096
 #define CLIENT_NAME_SIZE_MAX 128
 #define LABEL_COUNT_MAX 16
+#define TESTIMONY_COUNT_MAX 100 /* Sessions that one DIED can end. */
 #define REDIS_MESSAGES_MAX 16
 #define MULTI_COUNT_MAX 64
 /* The most holders that one PLEASE notifies. */
@@ -135,7 +136,7 @@ enum effect_type {
     EFFECT_SESSION_OPENED, /* session; time_ms: its TTL; 0: it is durable. */
     /* Later entries may remove what it still has (SWEEP). */
     EFFECT_SESSION_ENDED,  /* reason: "closed", "expired", "blacklisted",
-                              "deleted" (Redis), "released" (Redis). */
+                              "died", "deleted" (Redis), "released" (Redis). */
     EFFECT_SESSION_MARKED, /* time_ms: the quiet time. */
     EFFECT_SESSION_HEARD,  /* Its mark was removed. */
     /* time_ms: the TTL. reason: "renewed" (Redis: heard from now; 0: durable
@@ -150,7 +151,7 @@ enum effect_type {
     EFFECT_RELEASED,     /* reason: "released", "closed", "releaseif",
                             "deleted" (Redis). */
     EFFECT_HOLD_EXPIRED, /* An unclean end: reason "expired", "blacklisted",
-                            "max hold", "broken". */
+                            "died", "max hold", "broken". */
     EFFECT_WAIT_ENDED,   /* reason: "timeout", "cancelled", "session",
                             "blacklisted", "withdrawn" (the right was),
                             "released" (an upgrade whose hold has ended),

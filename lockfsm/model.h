@@ -198,6 +198,7 @@ enum session_end {
     SESSION_CLOSED,
     SESSION_EXPIRED,
     SESSION_BLACKLISTED,
+    SESSION_DIED,    /* A witness with its death word has said so. */
     SESSION_DELETED, /* Redis: the last key was deleted, ... */
     SESSION_RELEASED /* ... or taken away. */
 };
@@ -232,6 +233,7 @@ struct session {
     struct treap_node in_order; /* By name and id. */
     struct treap_node in_user;
     uint8_t proof[PROOF_SIZE]; /* All zero for a Redis value: none. */
+    uint8_t will[PROOF_SIZE];  /* The hash of its death word; zero: none. */
     uint64_t opened_ms; /* If durable: when it was opened, by a wall clock, for
                            people; 0: unknown. */
     uint32_t ttl_ms;    /* 0: durable. */

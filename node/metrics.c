@@ -34,6 +34,10 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
     metrics_counter(out, "hasp_grants_total", "Locks granted.", counts->grants);
     metrics_counter(out, "hasp_sessions_ended_total",
                     "Sessions that have ended.", counts->sessions_ended);
+    metrics_counter(out, "hasp_sessions_died_total",
+                    "Sessions that a witness has ended, because their process "
+                    "was dead.",
+                    counts->sessions_died);
     metrics_counter(
         out, "hasp_deadlock_searches_given_up_total",
         "Waits queued without a complete search for deadlocks, because the "

@@ -28,6 +28,16 @@ bool session_open_check(struct call *call, struct resp_writer *writer)
         call_number(call, OPTION_TTL, TTL_DEFAULT_MS)) {
         return call_fail(call, writer, "LINGER must not exceed the TTL");
     }
+    if (call_has(call, OPTION_WILL)) {
+        if (is_durable || call_has(call, OPTION_LINGER)) {
+            return call_fail(call, writer,
+                             "WILL needs a TTL, and excludes LINGER: a session "
+                             "ends by one of them when its process dies");
+        }
+        if (!hex_get(call->text[OPTION_WILL], call->will, PROOF_SIZE)) {
+            return call_fail(call, writer, "WILL must be 64 hex digits");
+        }
+    }
     if (call_has(call, OPTION_PROOF) &&
         !hex_get(call->text[OPTION_PROOF], call->proof, PROOF_SIZE)) {
         return call_fail(call, writer, "PROOF must be 64 hex digits");
@@ -61,6 +71,9 @@ void session_open_encode(struct core *core, struct request *request,
     };
     /* The log gets only the proof (a hash): a reader of the log or of a backup
      * must not be able to act for sessions. */
+    if (call_has(call, OPTION_WILL)) {
+        memcpy(open.will, call->will, PROOF_SIZE);
+    }
     if (call_has(call, OPTION_PROOF)) {
         memcpy(open.proof, call->proof, PROOF_SIZE);
     } else {
@@ -178,6 +191,52 @@ void session_close_reply(struct core *core, struct request *request,
     CHECK(request->session != 0);
     resp_integer(request_reply(core, request), (int64_t)result->count);
     request_done_as(core, request, ANSWER_ENDED, request->session);
+}
+
+bool session_died_parse(struct call *call, struct resp_writer *writer)
+{
+    uint32_t rest = call->count - 1;
+    uint8_t will[PROOF_SIZE];
+    if (rest % 2 != 0) {
+        return call_fail(call, writer, "each id needs its word");
+    }
+    if (rest / 2 > TESTIMONY_COUNT_MAX) {
+        return call_fail(call, writer, "at most 100 sessions in one request");
+    }
+    for (uint32_t i = 1; i < call->count; i += 2) {
+        uint64_t id;
+        if (!bytes_to_u64(call->argument[i], &id) || id == 0) {
+            return call_fail(call, writer,
+                             "a session's id must be a decimal integer");
+        }
+        if (!call_secret(call->argument[i + 1], will)) {
+            return call_fail(call, writer,
+                             "a death word must have 32 hex digits");
+        }
+    }
+    call->pair_count = rest / 2;
+    return true;
+}
+
+void session_died_encode(struct core *core, struct request *request,
+                         const struct call *call, struct buffer *out)
+{
+    struct testimony testimonies[TESTIMONY_COUNT_MAX];
+    (void)core;
+    (void)request;
+    CHECK(call->pair_count <= TESTIMONY_COUNT_MAX);
+    /* The log gets only the hash: a word that is wrong for this session may be
+     * that of another one, which lives. */
+    for (uint32_t i = 0; i < call->pair_count; i++) {
+        struct testimony *one = &testimonies[i];
+        bool is_parsed = bytes_to_u64(call->argument[1 + 2 * i],
+                                      &one->session) &&
+                         call_secret(call->argument[2 + 2 * i], one->will);
+        CHECK(is_parsed); /* session_died_parse() has checked both. */
+    }
+    encode_died(out,
+                &(struct died_command){.testimonies = testimonies,
+                                       .testimony_count = call->pair_count});
 }
 
 static void session_put_session(struct core *core,

@@ -136,6 +136,7 @@ bool session_is_value(const struct session *session, struct result *result);
 
 struct session_terms {
     struct bytes proof; /* Empty: no client can attach it. */
+    struct bytes will;  /* Empty or zero: DIED cannot end it. */
     bool is_durable;    /* Then 'wall_ms' is the only time. */
     uint64_t wall_ms;
     uint32_t ttl_ms;

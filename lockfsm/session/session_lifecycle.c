@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* OPEN, CLOSE, EXPIRE: how sessions begin and end. The end of a session ends
- * all its holds and waits. */
+/* OPEN, CLOSE, DIED, EXPIRE: how sessions begin and end. The end of a session
+ * ends all its holds and waits. */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -62,6 +62,12 @@ void session_end(struct lockfsm *fsm, struct session *session,
     }
 }
 
+static bool has_will(const uint8_t will[PROOF_SIZE])
+{
+    static const uint8_t none[PROOF_SIZE];
+    return memcmp(will, none, PROOF_SIZE) != 0;
+}
+
 struct session *session_open(struct lockfsm *fsm,
                              const struct session_terms *terms,
                              struct result *result)
@@ -71,6 +77,9 @@ struct session *session_open(struct lockfsm *fsm,
         entry_refuse(result, RESULT_BAD_ARGUMENT, "ttl");
     } else if (terms->linger_ms > terms->ttl_ms) {
         entry_refuse(result, RESULT_BAD_ARGUMENT, "linger");
+    } else if (terms->will.size > 0 && has_will(terms->will.data) &&
+               (terms->is_durable || terms->linger_ms > 0)) {
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "will");
     } else if (terms->name.size > CLIENT_NAME_SIZE_MAX) {
         entry_refuse(result, RESULT_BAD_ARGUMENT, "name");
     } else if (terms->address.size > CLIENT_NAME_SIZE_MAX) {
@@ -100,6 +109,9 @@ struct session *session_open(struct lockfsm *fsm,
     struct session *session = session_new(fsm, new_token(fsm));
     if (terms->proof.size > 0) {
         memcpy(session->proof, terms->proof.data, PROOF_SIZE);
+    }
+    if (terms->will.size > 0) {
+        memcpy(session->will, terms->will.data, PROOF_SIZE);
     }
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
@@ -142,6 +154,7 @@ void apply_open(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     struct session_terms terms = {.proof = bytes_of(open->proof, PROOF_SIZE),
+                                  .will = bytes_of(open->will, PROOF_SIZE),
                                   .is_durable = open->is_durable,
                                   .wall_ms = open->wall_ms,
                                   .ttl_ms = open->ttl_ms,
@@ -176,6 +189,28 @@ void apply_close(struct lockfsm *fsm, const struct entry *command,
     }
     result->count = session->hold_count;
     session_end(fsm, session, SESSION_CLOSED);
+}
+
+/* It asks for no right: the word is the right. A wrong word, like a session
+ * that does not exist, counts for nothing, so that no answer tells which ids
+ * exist. */
+void apply_died(struct lockfsm *fsm, const struct entry *command,
+                struct result *result)
+{
+    const struct died_command *died = command->died;
+    if (died->testimony_count > TESTIMONY_COUNT_MAX) {
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "testimonies");
+        return;
+    }
+    for (size_t i = 0; i < died->testimony_count; i++) {
+        const struct testimony *one = &died->testimonies[i];
+        struct session *session = session_find(fsm, one->session);
+        if (session != NULL && has_will(session->will) &&
+            memcmp(session->will, one->will, PROOF_SIZE) == 0) {
+            session_end(fsm, session, SESSION_DIED);
+            result->count++;
+        }
+    }
 }
 
 void apply_expire(struct lockfsm *fsm, const struct entry *command,

@@ -22,6 +22,8 @@ const char *session_end_name(enum session_end end)
         return "expired";
     case SESSION_BLACKLISTED:
         return "blacklisted";
+    case SESSION_DIED:
+        return "died";
     case SESSION_DELETED:
         return "deleted";
     case SESSION_RELEASED:
@@ -34,7 +36,8 @@ const char *session_end_name(enum session_end end)
 
 bool session_end_is_clean(enum session_end end)
 {
-    return end != SESSION_EXPIRED && end != SESSION_BLACKLISTED;
+    return end != SESSION_EXPIRED && end != SESSION_BLACKLISTED &&
+           end != SESSION_DIED;
 }
 
 struct session *session_new(struct lockfsm *fsm, uint64_t id)

@@ -106,6 +106,7 @@ static const char *const words[] = {
     "FULL",
     "FORCE",
     "PROOF",
+    "WILL",
     "PUSH",
     "AFTER",
     "PX",

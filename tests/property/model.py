@@ -21,7 +21,7 @@ from users import ANYONE, LEADER, LOCAL, Users
 
 
 # Entries that are not numbered requests.
-UNNUMBERED = ('open', 'redis', 'feature', 'quarover')
+UNNUMBERED = ('open', 'died', 'redis', 'feature', 'quarover')
 DEFAULT_USERS = {'limit': LOCAL, 'act': LEADER}
 
 

@@ -89,6 +89,7 @@ static void run_open(void)
                              .label_count = (uint32_t)word_number(6),
                              .is_durable = word_number(7) != 0,
                              .wall_ms = word_number(8)};
+    memset(c.will, (int)word_number(9), sizeof c.will);
     for (uint32_t i = 0; i < c.label_count; i++) {
         labels[i] = (struct label){BYTES_LITERAL("key"), bytes_of_text("v")};
     }
@@ -110,6 +111,18 @@ static void run_expire(void)
     encode_expire(out,
                   &(struct expire_command){.sessions = sessions,
                                            .session_count = word_count - 2});
+}
+
+static void run_died(void)
+{
+    struct testimony testimonies[WORD_MAX];
+    struct died_command c = {.testimonies = testimonies};
+    for (uint32_t i = 2; i + 1 < word_count; i += 2) {
+        struct testimony *one = &testimonies[c.testimony_count++];
+        one->session = word_number(i);
+        memset(one->will, (int)word_number(i + 1), sizeof one->will);
+    }
+    encode_died(out, &c);
 }
 
 static void run_time(void)
@@ -445,6 +458,7 @@ static const struct {
     {"cancel", run_cancel},
     {"close", run_close},
     {"expire", run_expire},
+    {"died", run_died},
     {"time", run_time},
     {"heard", run_heard},
     {"relif", run_release_if},

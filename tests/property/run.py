@@ -36,12 +36,11 @@ from users import ANYONE, BOUND_MAX, LEADER, LOCAL, NAMED, \
 # How often each operation is generated.
 WEIGHTS = {
     'acquire': 34, 'repeat': 5, 'release': 18, 'convert': 8, 'cancel': 3,
-    'open': 5, 'close': 1.5, 'expire': 2.5, 'time': 2, 'heard': 1,
+    'open': 5, 'close': 1.5, 'expire': 2.5, 'died': 1.5, 'time': 2, 'heard': 1,
     'release_if': 2, 'please': 0.6, 'note': 1.5, 'wait_over': 4, 'delay_over': 4,
     'hold_over': 2, 'break_holds': 2, 'break_over': 2, 'object_to': .7,
-    'blacklist_add': 1.2,
-    'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
-    'redis': 5,
+    'blacklist_add': 1.2, 'fence': 1.2, 'unfence': .3,
+    'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'redis': 5,
     'begin': 0.6, 'quarantine_over': 0.3, 'act': 0.2, 'feature': 0.1,
     'limit': 0.3, 'kept': 2, 'administer': 4,
 }
@@ -96,7 +95,7 @@ class Generator:
         weights = {}
         for name, weight in WEIGHTS.items():
             weight *= rng.choice([1, 1, 1, .2, 3])
-            if name in ('close', 'expire'):
+            if name in ('close', 'expire', 'died'):
                 weight *= self.quiet * 5
             weights[name] = weight
         if not self.people:
@@ -158,7 +157,7 @@ class Generator:
             return LOCAL if self.chance(.9) else self.anybody()
         if words[0] == 'limit':
             return None if self.chance(.8) else self.anybody()
-        return self.anybody() if words[0] == 'open' else None
+        return self.anybody() if words[0] in ('open', 'died') else None
 
     def anybody(self):
         numbers = [user.number for user in self.model.users.values()]
@@ -347,14 +346,17 @@ class Generator:
             linger = ttl + 1
         self.entry('open', ttl, linger, client,
                    self.pick(('-', 'host:1', 'host:1', *self.edge(128))),
-                   self.pick((0, 1, 1, 2)), durable, self.pick((0, 777)))
+                   self.pick((0, 1, 1, 2)), durable, self.pick((0, 777)),
+                   (not linger + durable or self.chance(self.bad)) * self.pick((0, 1)))
 
     def close(self):
         self.numbered('close', self.who())
 
     def expire(self):
-        count = self.pick((1, 1, 2, 3))
-        self.entry('expire', *(self.session() for _ in range(count)))
+        self.entry('expire', *(self.session() for _ in range(self.pick((1, 1, 2, 3)))))
+
+    def died(self):
+        self.entry('died', *(self.session(), self.pick((0, 1, 2))) * self.pick((1, 2)))
 
     def measured(self):
         """The entry from which time was measured, and the time."""

@@ -65,10 +65,13 @@ class SessionOperations:
                 return entry
         return None
 
-    def op_open(self, ttl, linger, name, address, labels, durable, wall):
+    def op_open(self, ttl, linger, name, address, labels, durable, wall,
+                will):
         ttl, linger, durable = int(ttl), int(linger), durable == '1'
         if durable != (ttl == 0) or ttl > TTL_MAX or linger > ttl or \
                 max(size(name), size(address)) > 128:
+            return BAD
+        if int(will) and (durable or linger):
             return BAD
         if ttl > self.limits[TTL_LIMIT]:
             return LIMIT
@@ -81,6 +84,7 @@ class SessionOperations:
         s = Session(self.base + self.index, self.index, ttl, linger, name, address,
                     int(labels))
         s.user = self.user
+        s.will = int(will)
         if durable:
             s.durable, s.opened = 1, int(wall)
         self.sessions[s.id] = s
@@ -112,6 +116,15 @@ class SessionOperations:
                 reason = 'blacklisted' if s.listed or self.cut_off(s.user) \
                     else 'expired'
                 self.end_session(s, reason, False)
+        return ok(count)
+
+    def op_died(self, *words):
+        count = 0
+        for id_, will in zip(words[::2], words[1::2]):
+            s = self.sessions.get(int(id_))
+            if s and s.will and s.will == int(will):
+                count += 1
+                self.end_session(s, 'died', False)
         return ok(count)
 
     # --- Blacklist and fences ---------------------------------------------

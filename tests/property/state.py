@@ -51,6 +51,7 @@ class Session:
         self.id = id_
         self.user = 0
         self.durable = 0
+        self.will = 0  # A number that stands for the hash; 0: none.
         self.opened = 0
         self.ttl = ttl
         self.linger = linger

@@ -24,10 +24,10 @@ DEMANDS = {
     'unrole': ('access', None), 'access': ('access', None),
     'revoke': ('access', None),
 }
-BY_USERS = ('open', 'close', 'rel', 'relif', 'cancel', 'object', 'acq', 'conv',
+BY_USERS = ('open', 'died', 'close', 'rel', 'relif', 'cancel', 'object', 'acq', 'conv',
             'redis')
 LEADER_TOO = ('feature', 'quarover')
-ONLY_FREE = ('limit', 'close', 'rel', 'relif', 'cancel', 'object', 'bladd',
+ONLY_FREE = ('limit', 'died', 'close', 'rel', 'relif', 'cancel', 'object', 'bladd',
              'blrem', 'unfence', 'user', 'unuser', 'secret', 'unsecret', 'role',
              'unrole', 'access', 'revoke')
 NAME_LETTERS = set('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'

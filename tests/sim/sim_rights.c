@@ -261,8 +261,19 @@ static bool is_lasting(const struct effect *effect)
             strcmp(effect->reason, "renewed") == 0);
 }
 
-/* A hold or wait of another user ends by kicking, or by the blacklist if there
- * is no lease, and never by a change of rights. */
+static bool is_named_dead(const struct entry *command, uint64_t session)
+{
+    for (uint32_t i = 0;
+         command->op == OP_DIED && i < command->died->testimony_count; i++) {
+        if (command->died->testimonies[i].session == session) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A hold or wait of another user ends by kicking, by its death word, or by the
+ * blacklist if there is no lease, and never by a change of rights. */
 static void check_others(const struct judging *j)
 {
     const struct entry *command = j->command;
@@ -280,6 +291,7 @@ static void check_others(const struct judging *j)
             fail(j, ORACLE_WITHDRAWAL, "a change of rights ends no hold",
                  "it ends one");
         } else if (session->user != command->user && !is_list &&
+                   !is_named_dead(command, session->id) &&
                    !(command->op == OP_RELEASE_IF &&
                      rights_allow(sim_rights_now(j->rights), command->user,
                                   VERB_KICK, command->release_if->name,

@@ -349,6 +349,7 @@ static const struct {
     {"changed", put_changed},
     {"secret", put_secret},
     {"password", put_secret},
+    {"word", put_secret},
     {"sha256", put_sha256},
     {"hex", put_directory},
     {"user", put_user},
@@ -524,6 +525,7 @@ static const struct {
     {"CLIENT", "pattern"},  {"STANDBY", ""},        {"FULL", ""},
     {"FORCE", ""},          {"PROOF", "sha256"},    {"PUSH", ""},
     {"AFTER", "ms"},        {"TOKENS", "token..."}, {"INCARNATION", "hex"},
+    {"WILL", "sha256"},
 };
 
 static bool has_word(const struct drawn_request *request, const char *word)

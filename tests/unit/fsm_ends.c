@@ -21,6 +21,33 @@ void run_expire(struct script *script, struct buffer *out)
                                       .session_count = script->word_count - 1});
 }
 
+/* A word in a script stands for its hash: its first letter, repeated. */
+void read_will(const char *text, uint8_t ret_will[PROOF_SIZE])
+{
+    memset(ret_will, text != NULL ? text[0] : 0, PROOF_SIZE);
+}
+
+/* "died s1=x s2=y": the sessions and their death words. */
+void run_died(struct script *script, struct buffer *out)
+{
+    struct testimony testimonies[WORD_MAX];
+    struct died_command c = {.testimonies = testimonies};
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s", script->word[i]);
+        char *value = strchr(name, '=');
+        CHECK(value != NULL);
+        *value++ = '\0';
+        if (strcmp(name, "as") == 0) { /* The user that asks. */
+            continue;
+        }
+        struct testimony *one = &testimonies[c.testimony_count++];
+        one->session = session_named(script, name);
+        read_will(value, one->will);
+    }
+    encode_died(out, &c);
+}
+
 /* The most steps of one entry, from here on. */
 void run_slice(struct script *script, struct buffer *out)
 {

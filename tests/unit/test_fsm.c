@@ -98,6 +98,7 @@ static void run_open(struct script *script, struct buffer *out)
     if (option(script, "ttl") != NULL) {
         c.ttl_ms = (uint32_t)number(script, "ttl");
     }
+    read_will(option(script, "will"), c.will);
     read_durable(script, &c);
     add_alias(script, word(script, 1));
     encode_open(out, &c);
@@ -774,6 +775,7 @@ static const struct {
     {"open", run_open, RUN_ENTRY},
     {"close", run_close, RUN_ENTRY},
     {"expire", run_expire, RUN_ENTRY},
+    {"died", run_died, RUN_ENTRY},
     {"sweep", run_sweep, RUN_ENTRY},
     {"slice", run_slice, RUN_SETUP},
     {"time", run_time, RUN_ENTRY},
