@@ -509,13 +509,17 @@ static void mark(struct sim_silence *silence, struct quiet_session *session,
                  const struct proposal *proposal, uint64_t index,
                  uint64_t quiet_ms)
 {
-    if (session->is_marked || proposal->moment.at_ns < session->heard.at_ns) {
+    bool is_before = proposal->moment.at_ns < session->heard.at_ns;
+    if (session->is_marked || (is_before && quiet_ms == 0)) {
         return;
     }
     session->is_marked = true;
     session->mark = proposal->moment;
     session->mark.counted_ns = silence->counted_ns;
     session->quiet_ns = quiet_ms * SIM_MS;
+    if (is_before) {
+        return; /* A renewal came in between; the mark binds (rule 15). */
+    }
     uint64_t quiet_ns = session->mark.at_ns - session->heard.at_ns;
     uint64_t most_ns = longest(session->ttl_ns / 4) + SLACK_NS +
                        unserved(&session->heard, &session->mark);
