@@ -260,6 +260,14 @@ const struct subcommand subcommands[] = {
      "                   node (/etc/hasp/haspd.conf if it exists)\n"
      "    --offline      check only this machine; its node need not run\n",
      .run = run_doctor},
+    {CLUSTER, "debug", "FILE [--redact] [--config FILE] [--log FILE]",
+     "gather an archive for a bug report, without secrets",
+     "    --redact       hashes instead of names of locks, clients and users\n"
+     "    --config FILE  configuration of the node on this machine\n"
+     "                   (/etc/hasp/haspd.conf if it exists)\n"
+     "    --log FILE     its log (default: the journal of haspd.service)\n"
+     "    --offline      only this machine; its node need not run\n",
+     .run = run_debug},
     {CLUSTER, "version", "", "versions of the tool and of the nodes",
      .run = run_version},
     {CLUSTER, "member list", "",
