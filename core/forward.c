@@ -283,7 +283,7 @@ static bool may_be_received(struct core *core, struct request *request,
     if (command_is_urgent(command)) {
         return true;
     }
-    if (core->requests.in_flight > core->options.limits.requests_in_flight) {
+    if (in_flight_is_over(core, request)) {
         return request_refuse(core, request, WORD_BUSY,
                               "too many requests are in flight");
     }

@@ -153,7 +153,8 @@ static const char *check_requests(const struct core *core)
                                leadership->transfer.state != TRANSFER_NONE,
                                &in_flight);
     }
-    if (wrong == NULL && in_flight != core->requests.in_flight) {
+    if (wrong == NULL && (in_flight != core->requests.in_flight.count ||
+                          in_flight != in_flight_of_payers(core))) {
         wrong = "the count of requests in flight is wrong";
     }
     return wrong;

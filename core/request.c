@@ -41,7 +41,6 @@ static struct request *new_request(struct core *core)
     list_init(&request->in_list);
     list_init(&request->in_asker);
     request->received_ns = core->now_ns;
-    core->requests.in_flight++;
     return request;
 }
 
@@ -54,6 +53,8 @@ struct request *request_new_local(struct core *core, struct conn *conn)
     request->user = conn->user;
     request->secret_number = conn->secret;
     request->slot = conn_slot_new(conn, request);
+    in_flight_pay(request, request_address(request));
+    in_flight_add(core, request);
     return request;
 }
 
@@ -140,6 +141,8 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     frame_end(&request->body, start);
     request_decode(core, request);
     request->command = command_find(core, request->call->argument[0]);
+    in_flight_pay(request, request_address(request));
+    in_flight_add(core, request);
     *ret_request = request;
     *ret_term = forward.term;
     return 0;
@@ -280,7 +283,7 @@ void request_leave(struct core *core, struct request *request)
     list_remove(&request->in_list);
     if (request->state == REQUEST_QUEUED) {
         leave_wait(core, request);
-        core->requests.in_flight++;
+        in_flight_add(core, request);
     }
     if (request->state == REQUEST_LOGGED && request->number.req != 0) {
         HASH_DELETE(by_number, core->requests.by_number, request);
@@ -324,8 +327,8 @@ static void free_request(struct core *core, struct request *request)
     request_release_call(core, request);
     free(request->authentication);
     request->authentication = NULL;
-    CHECK(request->state == REQUEST_NEW && core->requests.in_flight > 0);
-    core->requests.in_flight--;
+    CHECK(request->state == REQUEST_NEW);
+    in_flight_remove(core, request);
     /* One large request must not keep its memory for as long as the process
      * lives. */
     if (request->body.capacity > BODY_IDLE_SIZE ||
@@ -589,7 +592,7 @@ void request_wait(struct core *core, struct request *request,
     request->state = REQUEST_QUEUED;
     /* A wait can last for days: the state's limits bound it, and it must not
      * use up the requests in flight. */
-    core->requests.in_flight--;
+    in_flight_remove(core, request);
 }
 
 struct request *requests_end_wait(struct core *core, uint64_t wait_index)
@@ -604,7 +607,7 @@ struct request *requests_end_wait(struct core *core, uint64_t wait_index)
         CHECK(one->state == REQUEST_QUEUED && one->index == wait_index);
         list_remove(&one->in_list);
         one->state = REQUEST_NEW;
-        core->requests.in_flight++;
+        in_flight_add(core, one);
     }
     return first;
 }

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/units.h"
+#include "core/in_flight.h"
 #include "core/outcome.h"
 #include "net/frame.h"
 #include "net/resp.h"
@@ -97,6 +98,7 @@ struct request {
     uint64_t session;       /* The session that acts; 0: none. */
     uint64_t user;          /* The requester, and its secret (0: none), ... */
     uint64_t secret_number; /* ... as its connection had them on receipt. */
+    uint64_t payer;         /* See in_flight.h. */
     uint64_t received_ns;
     uint64_t deadline_ns;   /* Parked: until this time. */
     uint64_t not_before_ns; /* Parked: not sent before this time. */
@@ -128,7 +130,7 @@ struct request {
 struct requests {
     struct request *free;
     uint32_t free_count;
-    uint32_t in_flight;                  /* All except the queued. */
+    struct in_flight in_flight;
     struct list at[REQUEST_STATE_COUNT]; /* The requests in each state. */
     struct request *by_wait;
     struct request *by_number; /* Logged; several may have the same number. */

@@ -21,6 +21,7 @@ struct exchange {
     struct gateway *gateway;
     struct http_exchange *raw_exchange;
     uint64_t conn;
+    uint64_t origin; /* account_key_of_origin() of its address. */
     struct list in_dirty;
     struct list in_waiting; /* Polls or streams. */
     struct fields fields;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/account.h"
 #include "base/address.h"
 #include "base/check.h"
 #include "base/memory.h"
@@ -366,25 +367,44 @@ static bool is_stream(const struct route *route)
     return route->kind == ROUTE_EVENTS || route->kind == ROUTE_PRESENCE;
 }
 
+static uint32_t streams_from(const struct gateway *gateway, uint64_t origin)
+{
+    uint32_t count = 0;
+    LIST_FOR (const struct exchange, stream, &gateway->streams, in_waiting) {
+        count += stream->origin == origin && !stream->is_answered ? 1 : 0;
+    }
+    return count;
+}
+
+/* The oldest stream of the address with the most; NULL: none is open. 'count'
+ * is that of all, 'most' of that address. */
+static struct exchange *streams_of_most(const struct gateway *gateway,
+                                        uint32_t *ret_count, uint32_t *ret_most)
+{
+    struct exchange *found = NULL;
+    *ret_count = 0;
+    *ret_most = 0;
+    LIST_FOR (struct exchange, stream, &gateway->streams, in_waiting) {
+        uint32_t count = stream->is_answered
+                             ? 0
+                             : streams_from(gateway, stream->origin);
+        *ret_count += count > 0 ? 1 : 0;
+        if (count > *ret_most) {
+            *ret_most = count;
+            found = stream;
+        }
+    }
+    return found;
+}
+
 /* True, with the reason, if there are as many streams as may be, of all or from
- * the address of the request. */
+ * the address of the request. One address gives up a stream for another that
+ * has fewer, even with the new one. */
 static bool streams_are_full(const struct exchange *exchange,
                              struct problem *problem)
 {
     const struct gateway *gateway = exchange->gateway;
-    char origin[ADDRESS_SIZE], other[ADDRESS_SIZE];
-    uint32_t count = 0;
-    address_origin(http_address(exchange->raw_exchange), origin);
-    LIST_FOR (const struct exchange, stream, &gateway->streams, in_waiting) {
-        address_origin(http_address(stream->raw_exchange), other);
-        count += strcmp(origin, other) == 0;
-    }
-    if (gateway->stream_count >= STREAM_COUNT_MAX) {
-        problem_set(problem, 503, "BUSY", NULL,
-                    "this node has %d streams, and takes no more",
-                    STREAM_COUNT_MAX);
-        return true;
-    }
+    uint32_t count = streams_from(gateway, exchange->origin), all, most;
     if (count >= STREAM_COUNT_ADDRESS_MAX) {
         problem_set(problem, 503, "BUSY", NULL,
                     "%u of %d streams from one address are open at this node; "
@@ -392,7 +412,21 @@ static bool streams_are_full(const struct exchange *exchange,
                     (unsigned)count, STREAM_COUNT_ADDRESS_MAX);
         return true;
     }
-    return false;
+    if (gateway->stream_count < STREAM_COUNT_MAX) {
+        return false;
+    }
+    struct exchange *oldest = streams_of_most(gateway, &all, &most);
+    if (all < STREAM_COUNT_MAX) {
+        return false; /* The others are ending. */
+    }
+    if (most > count + 1) {
+        gateway_cut(oldest);
+        return false;
+    }
+    problem_set(problem, 503, "BUSY", NULL,
+                "this node has %d streams, and takes no more",
+                STREAM_COUNT_MAX);
+    return true;
 }
 
 static void gateway_begin(struct exchange *exchange, const struct match *match,
@@ -540,6 +574,7 @@ void gateway_request(void *data, struct http_exchange *raw_exchange)
     struct gateway *gateway = data;
     struct match match;
     struct bytes path, query;
+    char origin[ADDRESS_SIZE];
     uri_split(http_target(raw_exchange), &path, &query);
     routes_find(http_method(raw_exchange), path, &match);
     bool is_monitor = match.route != NULL && match.route->kind == ROUTE_MONITOR;
@@ -557,6 +592,8 @@ void gateway_request(void *data, struct http_exchange *raw_exchange)
         struct exchange *exchange = memory_new(sizeof *exchange);
         exchange->gateway = gateway;
         exchange->raw_exchange = raw_exchange;
+        address_origin(http_address(raw_exchange), origin);
+        exchange->origin = account_key_of_origin(origin);
         list_init(&exchange->in_dirty);
         list_init(&exchange->in_waiting);
         http_set_owner(raw_exchange, exchange);

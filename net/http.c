@@ -35,6 +35,7 @@
 #include "base/memory.h"
 #include "base/minmax.h"
 #include "net/http_head.h"
+#include "net/http_share.h"
 #include "net/http_tls_bridge.h"
 #include "net/stream.h"
 
@@ -71,9 +72,10 @@ struct http {
     struct list idle;
     struct list asking;
     struct list leaving;
-    struct pollfd *presence; /* The sockets of the connections in 'asking'. */
-    uint64_t presence_ms;    /* When they are checked next. */
-    uint64_t starved_ms;     /* When accepting was paused; 0 if it is not. */
+    struct http_shares shares; /* Of 'idle' and 'asking'. */
+    struct pollfd *presence;   /* The sockets of the connections in 'asking'. */
+    uint64_t presence_ms;      /* When they are checked next. */
+    uint64_t starved_ms;       /* When accepting was paused; 0 if it is not. */
     uint16_t port;
     bool is_loopback;
     struct log_limit tls_failures;
@@ -90,8 +92,9 @@ struct guest {
     int fd;
     char address[STREAM_ADDRESS_SIZE];
     char origin[STREAM_ADDRESS_SIZE];
-    struct tls_identity who; /* The client's certificate, if it uses TLS. */
-    uint64_t since_ms;       /* Time of the accept, or of its last answer. */
+    struct http_share *share; /* NULL: it is closing. */
+    struct tls_identity who;  /* The client's certificate, if it uses TLS. */
+    uint64_t since_ms;        /* Time of the accept, or of its last answer. */
     struct http_exchange *exchange;
 };
 
@@ -173,10 +176,19 @@ static uint64_t now_ms(const struct http *http)
     return uv_now(http->prepare.loop);
 }
 
+static void http_stop_counting(struct http *http, struct guest *guest)
+{
+    if (guest->share != NULL) {
+        http_share_remove(&http->shares, guest->share);
+        guest->share = NULL;
+    }
+}
+
 /* Shuts a connection down; libmicrohttpd notices that and closes it. */
 static void http_leave(struct http *http, struct guest *guest)
 {
     (void)shutdown(guest->fd, SHUT_RDWR);
+    http_stop_counting(http, guest);
     list_remove(&guest->in_http);
     list_push_back(&http->leaving, &guest->in_http);
     if (guest->exchange != NULL) {
@@ -262,23 +274,35 @@ static void http_poll_cb(uv_poll_t *poll, int status, int events)
     http_run(poll->data);
 }
 
-/* Closes the oldest connection if there are 'max' of them, from 'origin' or, if
- * that is NULL, in all. */
-static void http_make_room(struct http *http, const char *origin, uint32_t max)
+/* Closes the oldest connection without a whole request, or else the oldest that
+ * waits for an answer: of 'share' or, if that is NULL, of origins with as many
+ * connections as 'most'. */
+static void http_leave_oldest(struct http *http, const struct http_share *share,
+                              uint32_t most)
 {
     struct list *lists[] = {&http->idle, &http->asking};
-    uint32_t count = 0;
-    struct guest *oldest = NULL;
     for (int i = 0; i < 2; i++) {
         LIST_FOR (struct guest, guest, lists[i], in_http) {
-            if (origin == NULL || strcmp(guest->origin, origin) == 0) {
-                count++;
-                oldest = oldest == NULL ? guest : oldest;
+            if (share == NULL ? guest->share->count == most
+                              : guest->share == share) {
+                http_leave(http, guest);
+                return;
             }
         }
     }
-    if (count >= max) {
-        http_leave(http, oldest);
+    UNREACHABLE(); /* Each connection that is counted is in one of them. */
+}
+
+/* Makes room for a connection from 'origin': among its own, and among all, of
+ * which the origin with the most gives one up. */
+static void http_make_room(struct http *http, const char *origin)
+{
+    struct http_share *own = http_share_find(&http->shares, origin);
+    if (own != NULL && own->count >= http->limits.per_address) {
+        http_leave_oldest(http, own, 0);
+    }
+    if (http->shares.count >= http->limits.connections) {
+        http_leave_oldest(http, NULL, http_share_most(&http->shares));
     }
 }
 
@@ -305,8 +329,7 @@ static void http_accept_cb(uv_poll_t *poll, int status, int events)
         if (fd >= 0) {
             address_format((struct sockaddr *)&from, address);
             address_origin(address, origin);
-            http_make_room(http, origin, http->limits.per_address);
-            http_make_room(http, NULL, http->limits.connections);
+            http_make_room(http, origin);
             /* libmicrohttpd closes the socket if this fails. */
             (void)MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from,
                                      size);
@@ -386,6 +409,7 @@ static void connection_cb(void *data, struct MHD_Connection *connection,
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         struct guest *guest = *context;
         CHECK(guest->exchange == NULL);
+        http_stop_counting(http, guest);
         list_remove(&guest->in_http);
         free(guest);
         return;
@@ -405,6 +429,7 @@ static void connection_cb(void *data, struct MHD_Connection *connection,
                        guest->address);
     }
     address_origin(guest->address, guest->origin);
+    guest->share = http_share_add(&http->shares, guest->origin);
     guest->since_ms = now_ms(http);
     list_push_back(&http->idle, &guest->in_http);
     *context = guest;
@@ -502,29 +527,45 @@ static size_t http_unread_size(const struct guest *guest)
     return exchange != NULL ? exchange->answer_size + exchange->output.size : 0;
 }
 
-/* Closes the connections with the oldest requests, from 'origin' or, if that is
- * NULL, from all, until the unread answers except that of 'exchange' have at
- * most 'size' bytes. */
-static void cut_unread(struct http *http, const struct http_exchange *exchange,
-                       const char *origin, size_t size)
+/* Counts the unread answers of each origin, except that of 'exchange'; returns
+ * their sum. */
+static size_t http_count_unread(struct http *http,
+                                const struct http_exchange *exchange)
 {
-    size_t unread = 0;
-    LIST_FOR (struct guest, guest, &http->asking, in_http) {
-        if (origin == NULL || strcmp(guest->origin, origin) == 0) {
-            unread += guest != exchange->guest ? http_unread_size(guest) : 0;
-        }
+    size_t sum = 0;
+    HASH_FOR (struct http_share, share, http->shares.all, by_origin) {
+        share->unread = 0;
     }
+    LIST_FOR (const struct guest, guest, &http->asking, in_http) {
+        size_t unread = guest != exchange->guest ? http_unread_size(guest) : 0;
+        guest->share->unread += unread;
+        sum += unread;
+    }
+    return sum;
+}
+
+/* Closes connections of the share, those with the oldest requests first, until
+ * it has at most 'size' unread bytes, besides those of 'exchange'. Returns how
+ * many fewer it has now. */
+static size_t http_cut_unread(struct http *http,
+                              const struct http_exchange *exchange,
+                              struct http_share *share, size_t size)
+{
+    size_t before = share->unread, left = share->unread;
     LIST_FOR_SAFE (struct guest, guest, &http->asking, in_http) {
-        if (unread <= size) {
-            return;
+        if (left <= size) {
+            break;
         }
-        if (guest != exchange->guest && http_unread_size(guest) > 0 &&
-            (origin == NULL || strcmp(guest->origin, origin) == 0)) {
-            unread -= http_unread_size(guest);
+        if (guest->share == share && guest != exchange->guest &&
+            http_unread_size(guest) > 0) {
+            left -= http_unread_size(guest);
+            /* The share ends with its last connection. */
+            share->unread = left;
             http->cut_count++;
             http_leave(http, guest);
         }
     }
+    return before - left;
 }
 
 /* Makes room for the answer of 'exchange'. Small answers are not counted: the
@@ -534,12 +575,19 @@ static void bound_unread(struct http_exchange *exchange)
     struct http *http = exchange->http;
     const struct http_limits *limits = &http->limits;
     size_t own = http_unread_size(exchange->guest);
-    if (own > HTTP_UNREAD_FREE && limits->unread > 0) {
-        size_t share = limits->unread_per_address;
-        cut_unread(http, exchange, exchange->guest->origin,
-                   share > own ? share - own : 0);
-        cut_unread(http, exchange, NULL,
-                   limits->unread > own ? limits->unread - own : 0);
+    struct http_share *share = exchange->guest->share;
+    if (own <= HTTP_UNREAD_FREE || limits->unread == 0 || share == NULL) {
+        return;
+    }
+    size_t unread = http_count_unread(http, exchange);
+    size_t most = limits->unread_per_address;
+    unread -= http_cut_unread(http, exchange, share,
+                              most > own ? most - own : 0);
+    most = limits->unread > own ? limits->unread - own : 0;
+    /* The origin with the most unread bytes gives some up, until all fit. */
+    while (unread > most) {
+        struct http_share *largest = http_share_most_unread(&http->shares);
+        unread -= http_cut_unread(http, exchange, largest, largest->unread - 1);
     }
 }
 
@@ -758,8 +806,7 @@ static size_t unescape_cb(void *data, struct MHD_Connection *connection,
 static void front_make_room(void *data, const char *origin)
 {
     struct http *http = data;
-    http_make_room(http, origin, http->limits.per_address);
-    http_make_room(http, NULL, http->limits.connections);
+    http_make_room(http, origin);
 }
 
 static void front_joined(void *data, int fd)

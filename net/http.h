@@ -9,15 +9,18 @@
  * second it is checked whether its client is still connected.
  *
  * Limits: struct http_limits; 16 KiB for the head, 5 s for the whole request,
- * 10 s for a client that does not read. At a limit the oldest connection
- * without a whole request is closed, or else the oldest one, so a client that
- * sends its request at once is always answered.
+ * 10 s for a client that does not read. At a limit the origin with the most
+ * connections gives up its oldest one without a whole request, or else its
+ * oldest one. So a client that sends its request at once is always answered,
+ * and one that waits for an answer loses it to no number of other addresses
+ * with more.
  *
  * With a context all connections use TLS (net/http_tls_bridge.h); plain HTTP is
  * answered with 400. A connection then needs three descriptors instead of one.
  *
  * Unread answers are bounded in all and for each address: beyond a bound the
- * connections with the oldest requests are closed.
+ * address, or the one with the most unread bytes, loses its connections with
+ * the oldest requests.
  *
  * A request that a proxy could read differently is refused, and its connection
  * closed: a head with a repeated header that is used here, a blank before a

@@ -246,8 +246,8 @@ void server_info(struct core *core, struct request *request)
                       core->stats.counts.commands, core->stats.counts.grants,
                       core->stats.counts.sessions_ended,
                       core->stats.counts.unclean_ends,
-                      core->stats.counts.refusals, core->requests.in_flight,
-                      core->conns.held_size);
+                      core->stats.counts.refusals,
+                      core->requests.in_flight.count, core->conns.held_size);
     }
     if (status_is_asked_for(call, "REPLICATION")) {
         buffer_printf(&text,

@@ -733,12 +733,28 @@ def test_what_is_told_again_is_told_whole(cluster, name):
     assert all(len(one["message"]) == 1200 for _, one in told)
 
 
+def ended_of(sockets):
+    """How many of these streams have ended, once one has."""
+
+    def count():
+        ended = 0
+        for one in sockets:
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while one.recv(4096) != b"":
+                    pass
+                ended += 1
+        return ended
+
+    return wait_until(count, 10, "a stream ends")
+
+
 def test_streams_are_bounded():
     limit = 256
     with Cluster(1) as cluster, contextlib.ExitStack() as stack:
         node = cluster.leader()
         request = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        answers = []
+        answers, sockets = [], []
         for i in range(limit + 4):
             # One address has a quarter of the connections.
             one = stack.enter_context(socket.socket())
@@ -747,7 +763,16 @@ def test_streams_are_bounded():
             one.settimeout(10)
             one.sendall(request)
             answers.append(one.recv(12))
+            sockets.append(one)
         assert answers == [b"HTTP/1.1 200"] * limit + [b"HTTP/1.1 503"] * 4
+        # Another address gets one, and one of those with the most ends.
+        one = stack.enter_context(socket.socket())
+        one.bind(("127.0.9.1", 0))
+        one.connect(("127.0.0.1", node.http_port))
+        one.settimeout(10)
+        one.sendall(request)
+        assert one.recv(12) == b"HTTP/1.1 200"
+        assert ended_of(sockets[:limit]) == 1
         assert raw(node, "GET", "/v1/status")[0] == 200
         stack.close()
         wait_until(

@@ -37,10 +37,10 @@ static void a_crowd_leaves_no_more_memory_than_for_so_many(void **state)
             client_send(world, 1, conn, "FENCE.ADMIT r 7");
         }
     }
-    assert_int_equal(core->requests.in_flight, CROWD * REQUESTS);
+    assert_int_equal(core->requests.in_flight.count, CROWD * REQUESTS);
     world->node[1].is_disk_stuck = false;
     world_run(world, 100);
-    assert_int_equal(core->requests.in_flight, 0);
+    assert_int_equal(core->requests.in_flight.count, 0);
     assert_int_equal(core->requests.free_count, 4096);
 }
 

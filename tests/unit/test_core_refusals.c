@@ -2,6 +2,11 @@
 
 /* What a refusal says about the request: "nothing" only if that is known. */
 
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "core/conn.h"
+#include "core/state.h"
 #include "lockfsm/user/access.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
@@ -272,12 +277,48 @@ static void what_keeps_or_gives_back_is_never_busy(void **state)
     }
 }
 
+/* One that floods leaves a part of the requests in flight to others, at the
+ * asked node and at the leader. */
+static void a_flood_makes_nobody_else_busy(void **state)
+{
+    (void)state;
+    enum { FLOOD = 60 };
+    uint32_t nodes[] = {leader, follower};
+    tear_down(NULL);
+    begin(40, false);
+    for (int i = 0; i < 2; i++) {
+        uint32_t node = nodes[i];
+        struct core *core = world->node[node].core;
+        for (uint64_t conn = 2; conn <= 4; conn++) {
+            client_open(world, node, conn);
+            client_session(world, node, conn, "");
+            client_clear(world, node, conn);
+        }
+        struct conn *other = conn_find(core, 4);
+        free(other->address);
+        other->address = memory_text("10.9.9.9:1");
+        for (int n = 0; n < FLOOD; n++) {
+            client_send(world, node, 2 + (uint64_t)n % 2, "LOCK.ACQUIRE %d/%d",
+                        i, n);
+        }
+        client_send(world, node, 4, "LOCK.ACQUIRE other/%d", i);
+        world_run(world, 200);
+        assert_non_null(strstr(client_text(world, node, 2), "-BUSY too many "
+                                                            "requests are in "
+                                                            "flight"));
+        assert_int_equal(client_text(world, node, 4)[0], ':');
+        assert_int_equal(core->requests.in_flight.count, 0);
+        client_clear(world, node, 2);
+    }
+}
+
 #define refusal(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         refusal(what_keeps_or_gives_back_is_never_busy),
+        refusal(a_flood_makes_nobody_else_busy),
         refusal(what_was_logged_may_have_been_done),
         refusal(what_was_sent_to_a_leader_may_have_been_done),
         refusal(what_was_never_sent_has_not_been_done),

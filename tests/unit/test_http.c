@@ -751,6 +751,50 @@ static void half_heads_do_not_silence_those_who_ask(void **state)
     }
 }
 
+static int ask_and_wait(struct fixture *f, const char *address)
+{
+    int before = f->requests;
+    int fd = connect_from(f, address);
+    say(fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (int i = 0; i < 1000 && f->requests == before; i++) {
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        usleep(1000);
+    }
+    assert_int_equal(f->requests, before + 1);
+    return fd;
+}
+
+/* A flood from many addresses takes the places of its own requests that wait,
+ * not that of an address with one; the same for unread answers. */
+static void who_has_few_keeps_them_whatever_others_have(void **state)
+{
+    struct fixture *f = *state;
+    int fd[201], patient = ask_and_wait(f, "127.0.0.200");
+    for (int i = 0; i < 200; i++) {
+        char from[16];
+        snprintf(from, sizeof from, "127.0.0.%d", 1 + i % 20);
+        fd[i] = ask_and_wait(f, from);
+    }
+    assert_false(is_closed(patient));
+    uint32_t open = 0;
+    for (int i = 0; i < 200; i++) {
+        open += !is_closed(fd[i]);
+        close(fd[i]);
+    }
+    assert_in_range(open, 40, 64);
+    close(patient);
+    settle(f);
+    patient = ask_and_leave_unread(f, "127.0.0.200");
+    fd[0] = ask_and_leave_unread(f, "127.0.0.1");
+    fd[1] = ask_and_leave_unread(f, "127.0.0.1");
+    fd[2] = ask_and_leave_unread(f, "127.0.0.2");
+    assert_int_equal(http_unread_cut(f->http), 1);
+    assert_true(answer_size(f, fd[0]) < LARGE_SIZE);
+    assert_true(answer_size(f, patient) > LARGE_SIZE);
+    close(fd[1]);
+    close(fd[2]);
+}
+
 /* However steadily it sends: a byte a second is not silence. */
 static void a_head_has_five_seconds_to_be_whole(void **state)
 {
@@ -863,6 +907,7 @@ int main(void)
         HTTP_TEST(many_connections_are_answered_in_parallel),
         HTTP_TEST(one_address_gets_sixteen_connections),
         HTTP_TEST(half_heads_do_not_silence_those_who_ask),
+        HTTP_TEST(who_has_few_keeps_them_whatever_others_have),
         HTTP_TEST(a_head_has_five_seconds_to_be_whole),
         HTTP_TEST(clients_that_leave_in_the_middle_do_no_harm),
         HTTP_TEST(closing_with_open_connections_is_fine),
