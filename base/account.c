@@ -29,6 +29,7 @@ struct account_payer {
     bool was_fresh;       /* The last served claim was a fresh one. */
     uint32_t claim_count; /* All joined claims. */
     int64_t credit;       /* Negative: a debt. */
+    uint64_t idle_count;  /* The account's, when the credit was last used. */
 };
 
 void account_init(struct account *account, uint64_t units,
@@ -41,6 +42,17 @@ void account_init(struct account *account, uint64_t units,
     list_init(&account->owing);
     list_init(&account->unserved);
     list_init(&account->served);
+}
+
+/* Forgives a debt from before a turn with time left for everybody. Called
+ * before the credit is used. */
+static void account_forgive(const struct account *account,
+                            struct account_payer *payer)
+{
+    if (payer->idle_count != account->idle_count) {
+        payer->idle_count = account->idle_count;
+        payer->credit = payer->credit < 0 ? 0 : payer->credit;
+    }
 }
 
 static bool has_claims(const struct account_payer *payer)
@@ -71,6 +83,7 @@ void account_done(struct account *account)
 static void drop_payer(struct account *account, struct account_payer *payer)
 {
     list_remove(&payer->in_ring);
+    account_forgive(account, payer);
     if (payer->credit >= 0) {
         free_payer(account, payer);
     } else {
@@ -93,6 +106,7 @@ void account_begin(struct account *account, uint64_t read_ns)
 {
     int64_t units = (int64_t)account->units;
     int64_t over = account->left < 0 ? -account->left : 0;
+    account->idle_count += account_is_open(account) ? 1 : 0;
     account->left = units - (over < units / 2 ? over : units / 2);
     account->read_ns = read_ns;
     let_pay(account);
@@ -105,6 +119,7 @@ static struct account_payer *find_payer(struct account *account, uint64_t key)
     if (payer == NULL) {
         payer = memory_new(sizeof *payer);
         payer->key = key;
+        payer->idle_count = account->idle_count;
         list_init(&payer->in_ring);
         list_init(&payer->claims);
         list_init(&payer->fresh);
@@ -239,7 +254,8 @@ void account_count(struct account *account, uint64_t units)
     account->at_hand += units;
 }
 
-void account_charge(struct account *account, struct account_claim *claim)
+/* Takes the units from the turn, and returns them. */
+static int64_t account_take(struct account *account)
 {
     uint64_t units = account->at_hand;
     if (account->clock != NULL) {
@@ -252,14 +268,37 @@ void account_charge(struct account *account, struct account_claim *claim)
     account->at_hand = 0;
     units = units < ACCOUNT_DEBT_MAX ? units : ACCOUNT_DEBT_MAX;
     account->left -= (int64_t)units;
+    return (int64_t)units;
+}
+
+static void account_pay(const struct account *account,
+                        struct account_payer *payer, int64_t units)
+{
+    account_forgive(account, payer);
+    payer->credit -= units;
+    if (payer->credit < -ACCOUNT_DEBT_MAX) {
+        payer->credit = -ACCOUNT_DEBT_MAX;
+    }
+}
+
+void account_charge(struct account *account, struct account_claim *claim)
+{
+    int64_t units = account_take(account);
     if (claim != NULL) {
-        claim->credit -= (int64_t)units;
+        claim->credit -= units;
     }
     if (claim != NULL && claim->payer != NULL) {
-        claim->payer->credit -= (int64_t)units;
-        if (claim->payer->credit < -ACCOUNT_DEBT_MAX) {
-            claim->payer->credit = -ACCOUNT_DEBT_MAX;
-        }
+        account_pay(account, claim->payer, units);
+    }
+}
+
+void account_charge_key(struct account *account, uint64_t key)
+{
+    int64_t units = account_take(account);
+    struct account_payer *payer = find_payer(account, key);
+    account_pay(account, payer, units);
+    if (payer->claim_count == 0) {
+        drop_payer(account, payer); /* It is kept while it owes. */
     }
 }
 
@@ -302,6 +341,7 @@ static uint32_t serve_payer(struct account *account,
                             struct account_payer *payer, uint64_t now_ns)
 {
     uint32_t count = 0;
+    account_forgive(account, payer);
     payer->credit += ACCOUNT_QUANTUM;
     payer->claim_count++; /* Otherwise the payer could be freed with its last
                              claim. */

@@ -18,7 +18,9 @@
  * However little is left, account_serve() makes one whole round, so a request
  * at the head of its claim waits for one round only. A request that costs more
  * than its payer has is a debt: the payer is passed over until later rounds
- * have paid it. What work cost is known only afterwards, so what a turn
+ * have paid it. After a turn that had time left for everybody, nobody owes
+ * anything. Otherwise a client of long standing would be passed over as soon as
+ * another one floods. What work cost is known only afterwards, so what a turn
  * overdraws is taken from the next one, but never more than half of that.
  *
  * account_waiting_ns() is the time since which input may lie unread: rule 6 of
@@ -68,6 +70,7 @@ struct account {
     uint64_t at_hand;      /* Counted, not charged to a payer yet. */
     uint64_t clock_at;     /* Up to where time has been charged. */
     uint64_t read_ns;      /* See account_begin(). */
+    uint64_t idle_count;   /* Turns that had time left for everybody. */
     uint64_t served_count; /* For the metrics. */
     uint64_t rested_count; /* Claims that began to rest. */
     /* Clock that counts units, or NULL: then the counted units are charged. */
@@ -109,6 +112,9 @@ void account_count(struct account *account, uint64_t units);
 /* Charges the counted units or the elapsed time, whichever is more. NULL: to
  * the turn only. */
 void account_charge(struct account *account, struct account_claim *claim);
+/* Charges them to the payer with this key, whether or not it has a claim: for
+ * work on a request that is done outside of its claim's turn. */
+void account_charge_key(struct account *account, uint64_t key);
 
 /* Serves resting claims: one round, and more while units are left. */
 void account_serve(struct account *account, uint64_t now_ns);

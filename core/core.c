@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/account.h"
 #include "base/check.h"
 #include "base/doing.h"
 #include "base/log.h"
@@ -382,9 +383,14 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
 static int take_forward(struct core *core, uint64_t id, struct bytes body)
 {
     struct request *request = NULL;
-    int error = forward_received(core, id, body, &request);
+    uint64_t payer;
+    int error = forward_received(core, id, body, &request, &payer);
     if (request != NULL) {
         dispatch_decide(core, request);
+    }
+    /* The work belongs to the user, not to the node that forwards. */
+    if (error == 0 && core->options.account != NULL) {
+        account_charge_key(core->options.account, payer);
     }
     return error;
 }

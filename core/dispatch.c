@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/check.h"
 #include "base/doing.h"
 #include "base/memory.h"
@@ -578,6 +579,21 @@ static void dispatch_resume(struct core *core, struct request *request)
     }
 }
 
+/* The cost of a command was counted on receipt; a read that takes longer is
+ * charged as well. */
+static void dispatch_read_and_pay(struct core *core, struct request *request)
+{
+    struct account *account = core->options.account;
+    uint64_t payer = request->payer;
+    if (account != NULL) {
+        account_start(account);
+    }
+    dispatch_read(core, request);
+    if (account != NULL) {
+        account_charge_key(account, payer);
+    }
+}
+
 void dispatch_run_ready(struct core *core)
 {
     struct list *resumed = &core->requests.at[REQUEST_RESUMED];
@@ -604,7 +620,7 @@ void dispatch_run_ready(struct core *core)
         }
         uint64_t cost = command_cost(request->command);
         core->turn.read_budget -= u64_min(core->turn.read_budget, cost);
-        dispatch_read(core, request);
+        dispatch_read_and_pay(core, request);
     }
 }
 

@@ -309,7 +309,7 @@ bool forward_may_decide(struct core *core, struct request *request)
 }
 
 int forward_received(struct core *core, uint64_t peer, struct bytes body,
-                     struct request **ret_request)
+                     struct request **ret_request, uint64_t *ret_payer)
 {
     struct request *request;
     uint64_t term;
@@ -318,6 +318,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
         return error;
     }
     request->sent_term = term;
+    *ret_payer = request->payer;
     core->stats.counts.commands++;
     if (may_be_received(core, request, term) &&
         !forward_queue_hold(core, request) &&

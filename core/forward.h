@@ -31,10 +31,11 @@ uint64_t forward_next(const struct core *core);
 /* Frames; an error closes the connection. */
 /* Receives a frame; an error closes the connection. '*ret_request' is unchanged
  * unless the serving leader must decide on the request now:
- * dispatch_decide(). */
+ * dispatch_decide(). '*ret_payer' is who pays for the work, also if it waits.
+ */
 MUST_CHECK int forward_received(struct core *core, uint64_t peer,
-                                struct bytes body,
-                                struct request **ret_request);
+                                struct bytes body, struct request **ret_request,
+                                uint64_t *ret_payer);
 /* A peer's request that forward_received() had queued gets its turn: true if
  * the serving leader must decide on it. */
 bool forward_may_decide(struct core *core, struct request *request);

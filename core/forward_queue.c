@@ -4,7 +4,6 @@
 
 #include "core/forward_queue.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/account.h"
@@ -129,18 +128,6 @@ static bool forward_queue_serve(struct account_claim *claim)
     return false;
 }
 
-/* All unauthenticated clients of a node share one payer. */
-static uint64_t payer_of(const struct request *request)
-{
-    char origin[32];
-    if (request->user != USER_ANYONE) {
-        return account_key_of_user(request->user);
-    }
-    snprintf(origin, sizeof origin, "node %llu",
-             (unsigned long long)request->peer);
-    return account_key_of_origin(origin);
-}
-
 static struct forward_origin *forward_queue_get(struct core *core,
                                                 uint64_t peer, uint64_t conn)
 {
@@ -176,8 +163,7 @@ bool forward_queue_hold(struct core *core, struct request *request)
     list_push_back(&asker->requests, &request->in_asker);
     asker->held_size += request->body.size;
     core->forward_queue.held_size += request->body.size;
-    account_join(account, &asker->claim, payer_of(request),
-                 forward_queue_serve);
+    account_join(account, &asker->claim, request->payer, forward_queue_serve);
     account_rest(account, &asker->claim);
     return true;
 }

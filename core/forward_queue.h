@@ -2,7 +2,8 @@
 
 /* Requests of other nodes' clients that wait for their turn at the leader.
  *
- * The work for a FORWARD belongs to its user, not to the other node. While the
+ * The work for a FORWARD belongs to its payer (in_flight.h), not to the other
+ * node. While the
  * account (base/account.h) is spent, or others wait, the requests of each
  * client are queued here in the order of their arrival, followed by the news
  * that its connection has closed. So a flood through a follower is served no

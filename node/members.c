@@ -102,15 +102,10 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
         return 0; /* Raft repeats lost messages. */
     }
     turn_wake(&node->turn);
+    /* The core charges a FORWARD to its user. */
     account_start(&node->turn.account);
-    int error = core_peer_frame(node->core, id, type, body,
-                                turn_at_work(&node->turn), why);
-    if (type == FRAME_FORWARD) {
-        /* Charge the work to the client. If the client had to wait, the core
-         * has counted it for its user. */
-        account_charge(&node->turn.account, NULL);
-    }
-    return error;
+    return core_peer_frame(node->core, id, type, body,
+                           turn_at_work(&node->turn), why);
 }
 
 /* A joining node has no cluster id yet, but may have seen the cluster's id in a

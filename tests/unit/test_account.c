@@ -137,6 +137,35 @@ static void who_owes_alone_is_served(void **state)
     account_done(&account);
 }
 
+/* A client that has been there for long owes nothing when another one begins to
+ * flood, or it would be passed over for hundreds of rounds. */
+static void what_was_spent_in_idle_turns_is_no_debt(void **state)
+{
+    (void)state;
+    struct account account;
+    struct source old, flood;
+    account_init(&account, UNITS, NULL);
+    join(&account, &old, 1, 1, 1);
+    turn(&account, 0);
+    assert_false(account_has_resting(&account));
+    for (uint64_t i = 1; i <= 1000; i++) {
+        account_begin(&account, i);
+        account_start(&account);
+        account_count(&account, 100);
+        account_charge(&account, &old.claim);
+        account_count(&account, 100);
+        account_charge_key(&account, account_key_of_user(3)); /* No claim. */
+    }
+    join(&account, &flood, 2, 100000, 100);
+    old.left = 1;
+    account_rest(&account, &old.claim);
+    turn(&account, 1001);
+    assert_int_equal(old.left, 0);
+    account_leave(&account, &old.claim);
+    account_leave(&account, &flood.claim);
+    account_done(&account);
+}
+
 static void who_asks_now_and_then_passes_those_that_flood(void **state)
 {
     (void)state;
@@ -235,6 +264,7 @@ int main(void)
         cmocka_unit_test(each_payer_has_one_request_in_a_turn_that_is_spent),
         cmocka_unit_test(a_dear_request_is_a_debt),
         cmocka_unit_test(who_owes_alone_is_served),
+        cmocka_unit_test(what_was_spent_in_idle_turns_is_no_debt),
         cmocka_unit_test(who_asks_now_and_then_passes_those_that_flood),
         cmocka_unit_test(what_is_overdrawn_is_taken_from_the_next_turn),
         cmocka_unit_test(what_was_read_is_told),
