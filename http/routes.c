@@ -239,6 +239,12 @@ static const struct field add_fields[] = {
      "The number of its data directory, in hex; default: the node is asked."},
     BY,
     END};
+static const struct field update_fields[] = {
+    ID("The member's id."),
+    {"address", FIELD_TEXT, NULL, 1, 127, FIELD_REQUIRED,
+     "peer-host:port,client-host:port; without the second it keeps its own."},
+    BY,
+    END};
 static const struct field member_fields[] = {ID("The member's id."), BY, END};
 static const struct field member_force_fields[] = {
     ID("The member's id."),
@@ -391,6 +397,8 @@ const struct route routes[] = {
      MAP("Status"), 0, "Shows the asked node, and its view of the cluster."},
     {"POST", "/v1/cluster/add", ROUTE_COMMAND, "RAFT.ADD", NULL, add_fields, OK,
      0, "Adds a member."},
+    {"POST", "/v1/cluster/update", ROUTE_COMMAND, "RAFT.UPDATE", NULL,
+     update_fields, OK, 0, "Changes a member's addresses."},
     {"POST", "/v1/cluster/promote", ROUTE_COMMAND, "RAFT.PROMOTE", NULL,
      member_fields, OK, 0, "Makes a standby a voter."},
     {"POST", "/v1/cluster/demote", ROUTE_COMMAND, "RAFT.DEMOTE", NULL,

@@ -22,7 +22,14 @@
 #include "lockfsm/store/arena.h"
 
 /* Stored. */
-enum act_kind { ACT_ADD, ACT_PROMOTE, ACT_DEMOTE, ACT_REMOVE, ACT_LOGIN };
+enum act_kind {
+    ACT_ADD,
+    ACT_PROMOTE,
+    ACT_DEMOTE,
+    ACT_REMOVE,
+    ACT_LOGIN,
+    ACT_UPDATE
+};
 
 enum entry_op {
     OP_NONE,

@@ -230,7 +230,7 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
         LOG_ERROR("peer cannot be dialled",
                   "peer=%" PRIu64
                   " address=%s hint=\"expected host:port; change it with "
-                  "'hasp member add'\"",
+                  "'hasp member update'\"",
                   id, log_quote(address));
         host[0] = '\0';
         port = 0;

@@ -72,16 +72,33 @@ static uint64_t change_propose(struct replica *replica,
     return log_last(&replica->log);
 }
 
-static int check_added(const struct replica_members *members, uint64_t id,
-                       uint64_t incarnation, const char *address)
+/* HASP_EEXIST: a member, perhaps this one, has the address. */
+static int change_check_address(const struct replica_members *members,
+                                const char *address)
 {
-    if (id == 0 || id > REPLICA_ID_MAX || address[0] == '\0' ||
-        strlen(address) >= MEMBER_ADDRESS_SIZE) {
+    if (address[0] == '\0' || strlen(address) >= MEMBER_ADDRESS_SIZE) {
         return HASP_EINVALID;
     }
     MEMBER_EACH (member, members) {
-        if (member->id == id || member->incarnation == incarnation ||
-            strcmp(member->address, address) == 0) {
+        if (strcmp(member->address, address) == 0) {
+            return HASP_EEXIST;
+        }
+    }
+    return 0;
+}
+
+static int check_added(const struct replica_members *members, uint64_t id,
+                       uint64_t incarnation, const char *address)
+{
+    if (id == 0 || id > REPLICA_ID_MAX) {
+        return HASP_EINVALID;
+    }
+    int error = change_check_address(members, address);
+    if (error != 0) {
+        return error;
+    }
+    MEMBER_EACH (member, members) {
+        if (member->id == id || member->incarnation == incarnation) {
             return HASP_EEXIST;
         }
     }
@@ -145,6 +162,28 @@ int replica_set_role(struct replica *replica, uint64_t id,
     }
     if (error == 0) {
         member->role = role;
+        *ret_index = change_propose(replica, &next);
+    }
+    return step_end_call(replica, error, update);
+}
+
+int replica_set_address(struct replica *replica, uint64_t id,
+                        const char *address, uint64_t now_ms,
+                        uint64_t *ret_index, struct replica_update *update)
+{
+    struct replica_members next = *newest_members(replica);
+    step_begin(replica, now_ms);
+    struct replica_member *member = (struct replica_member *)(uintptr_t)
+        replica_members_find(&next, id);
+    int error = check_change(replica, id);
+    if (error == 0 && member == NULL) {
+        error = HASP_ENOENT;
+    }
+    error = error ?: change_check_address(&next, address);
+    if (error == 0) {
+        /* Id, incarnation, role and place stay: for the core, which knows
+         * members by their ids, this configuration is the one before. */
+        snprintf(member->address, sizeof member->address, "%s", address);
         *ret_index = change_propose(replica, &next);
     }
     return step_end_call(replica, error, update);

@@ -300,7 +300,8 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
  * own entry of this term.
  *
  * A new member is a standby. Its data directory never changes: another one is
- * another server, so the member is removed and added again. A removed or
+ * another server, so the member is removed and added again. Its address can
+ * change, because a directory that moves is still the same server. A removed or
  * demoted leader steps down when the change is committed. */
 MUST_CHECK int replica_add(struct replica *replica, uint64_t id,
                            uint64_t incarnation, const char *address,
@@ -310,6 +311,10 @@ MUST_CHECK int replica_set_role(struct replica *replica, uint64_t id,
                                 enum member_role role, uint64_t now_ms,
                                 uint64_t *ret_index,
                                 struct replica_update *update);
+MUST_CHECK int replica_set_address(struct replica *replica, uint64_t id,
+                                   const char *address, uint64_t now_ms,
+                                   uint64_t *ret_index,
+                                   struct replica_update *update);
 MUST_CHECK int replica_remove(struct replica *replica, uint64_t id,
                               uint64_t now_ms, uint64_t *ret_index,
                               struct replica_update *update);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp member list, add, promote, demote, remove, transfer. */
+/* hasp member list, add, update, promote, demote, remove, transfer. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -230,6 +230,44 @@ int run_member_change(struct tool *tool, char **argv)
     client_free(tool->client);
     tool->client = NULL;
     return tool_revoke(tool, revoked);
+}
+
+/* True for one "HOST:PORT". */
+static bool is_address(const char *text)
+{
+    struct endpoint endpoint;
+    char why[HASP_WHY_SIZE];
+    return strchr(text, ':') != NULL && strchr(text, ',') == NULL &&
+           endpoint_parse(text, strlen(text), &endpoint, why) == 0;
+}
+
+/* Without an address for clients, the member keeps the one that it has. */
+int run_member_update(struct tool *tool, char **argv)
+{
+    char address[2 * HASP_WHY_SIZE];
+    const char *client = argv[3];
+    uint64_t id;
+    if (!parse_id(argv[1], &id)) {
+        return bad_id(tool, argv[1]);
+    }
+    bool is_pair = client == NULL && is_pair_of_addresses(argv[2]);
+    if (!is_pair &&
+        (!is_address(argv[2]) || (client != NULL && !is_address(client)))) {
+        return tool_usage(tool,
+                          "invalid addresses '%s%s%s': use the one for nodes "
+                          "and, if it changes, the one for clients, e.g. "
+                          "10.0.0.4:7421 10.0.0.4:7420",
+                          argv[2], client != NULL ? " " : "",
+                          client != NULL ? client : "");
+    }
+    int size = snprintf(address, sizeof address, "%s%s%s", argv[2],
+                        client != NULL ? "," : "",
+                        client != NULL ? client : "");
+    if (size < 0 || (size_t)size >= sizeof address) {
+        return tool_usage(tool, "the addresses are too long");
+    }
+    return member_change(tool,
+                         WORDS("RAFT.UPDATE", argv[1], address, "BY", USER), 0);
 }
 
 int run_member_add(struct tool *tool, char **argv)

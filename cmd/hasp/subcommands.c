@@ -280,6 +280,9 @@ const struct subcommand subcommands[] = {
      "    --incarnation HEX  of its data directory (default: the node's "
      "answer)\n",
      .run = run_member_add},
+    {CLUSTER, "member update", "ID PEER [CLIENT]",
+     "change the addresses of a member that has moved or will move",
+     .run = run_member_update},
     {CLUSTER, "member promote", "ID", "make a standby a voter",
      .run = run_member_change, .command = "RAFT.PROMOTE"},
     {CLUSTER, "member demote", "ID [--force]", "make a member a standby",

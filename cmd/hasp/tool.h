@@ -93,6 +93,7 @@ subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
     run_session_close, run_session_keep, run_session_show, run_setup, run_show,
     run_snapshot_inspect, run_snapshot_restore, run_snapshot_save, run_status,
     run_top, run_version, run_watch, run_why;
+subcommand_fn run_member_update;
 
 /* Subcommands that are one request: a paged list whose operand is an optional
  * prefix; a record or several; a name and a token, for which the answer 1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Whether the addresses of a new voter fit those of the others. */
+/* Whether the addresses of a member fit those of the others, and its own. */
 
 #include "core/members/advertised.h"
 
@@ -63,6 +63,27 @@ bool advertised_fits(const struct core *core, uint64_t id, const char *address,
     return true;
 }
 
+bool advertised_is_taken(const struct core *core, uint64_t id,
+                         const char *address, char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < 4 * members.count; i++) {
+        const struct replica_member *other = &members.member[i / 4];
+        char own[MEMBER_ADDRESS_SIZE], theirs[MEMBER_ADDRESS_SIZE];
+        advertised_part_of(address, i % 2 == 1, own);
+        advertised_part_of(other->address, i / 2 % 2 == 1, theirs);
+        if (other->id != id && own[0] != '\0' && strcmp(own, theirs) == 0) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "address %.100s is that of member %" PRIu64
+                     ": give member %" PRIu64 " one of its own",
+                     own, other->id, id);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* True if both are numeric and differ. */
 static bool is_other_host(const char *own, const char *listed)
 {
@@ -104,10 +125,10 @@ bool core_is_elsewhere(const struct core *core, char why[HASP_WHY_SIZE])
                 why, HASP_WHY_SIZE,
                 "it listens for %s at %.100s, but the member list says "
                 "%.100s: unless that address leads here, change listen.%s "
-                "back, or remove the member and add it with its new address "
-                "and an empty directory",
+                "back, or enter the new one with: hasp member update %" PRIu64
+                " PEER,CLIENT",
                 i == 0 ? "nodes" : "clients", own, listed,
-                i == 0 ? "peer" : "client");
+                i == 0 ? "peer" : "client", options->id);
             return true;
         }
     }
@@ -121,6 +142,9 @@ void advertised_follow(struct core *core)
     if (is_elsewhere && !core->members.is_elsewhere) {
         LOG_WARN("this node listens elsewhere than the member list says",
                  "reason=%s", log_quote(why));
+    } else if (!is_elsewhere && core->members.is_elsewhere) {
+        LOG_INFO("this node listens where the member list says", "id=%" PRIu64,
+                 core->options.id);
     }
     core->members.is_elsewhere = is_elsewhere;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RAFT.ADD, PROMOTE, DEMOTE and REMOVE: the states of a change. */
+/* RAFT.ADD, UPDATE, PROMOTE, DEMOTE and REMOVE: the states of a change. */
 
 #include "core/members/membership.h"
 
@@ -45,6 +45,7 @@ static void membership_enter(struct change *change, enum change_state state)
         [CHANGE_SETTLING] = FROM(PROMOTING),
         [CHANGE_LISTENING] = FROM(BEGUN),
         [CHANGE_TAKING] = FROM(LISTENING),
+        [CHANGE_UPDATING] = FROM(BEGUN),
     };
     /* The drawing of the states allows this step. */
     CHECK((from[state] >> change->state & 1) != 0);
@@ -137,8 +138,9 @@ static void change_failed(struct core *core, int error)
 static void change_logged(struct core *core, enum change_state state,
                           const struct replica_update *update)
 {
-    static const enum act_kind acts[] = {
-        [CHANGE_ADDING] = ACT_ADD, [CHANGE_PROMOTING] = ACT_PROMOTE};
+    static const enum act_kind acts[] = {[CHANGE_ADDING] = ACT_ADD,
+                                         [CHANGE_PROMOTING] = ACT_PROMOTE,
+                                         [CHANGE_UPDATING] = ACT_UPDATE};
     struct change *change = &core->leadership.change;
     uint32_t flags = change->request->command->flags;
     membership_enter(change, state);
@@ -149,7 +151,9 @@ static void change_logged(struct core *core, enum change_state state,
     /* A promotion that is part of an ADD is recorded as ADD. */
     if (state != CHANGE_PROMOTING || (flags & COMMAND_PROMOTES) != 0) {
         audit_log_act(core, act, change->member,
-                      state == CHANGE_ADDING ? change->address : "",
+                      state == CHANGE_ADDING || state == CHANGE_UPDATING
+                          ? change->address
+                          : "",
                       buffer_bytes(&change->asker));
     }
     request_mark_logged(change->request);
@@ -438,6 +442,65 @@ static void finish_settling(struct core *core)
     }
 }
 
+/* --- A new address ---------------------------------------------------------
+ */
+
+/* Writes "peer,client" of the member after the change: without a client part
+ * the member keeps the one that it has. False if that is too long. */
+static bool membership_put_address(struct change *change, struct bytes asked,
+                                   const struct replica_member *member)
+{
+    const char *client = strchr(member->address, ',');
+    bool keeps = memchr(asked.data, ',', asked.size) == NULL && client != NULL;
+    int size = snprintf(change->address, sizeof change->address, "%.*s%s",
+                        (int)asked.size, (const char *)asked.data,
+                        keeps ? client : "");
+    return size > 0 && (size_t)size < sizeof change->address;
+}
+
+static void membership_update(struct core *core)
+{
+    struct change *change = &core->leadership.change;
+    struct replica_update update;
+    char why[HASP_WHY_SIZE];
+    if (advertised_is_taken(core, change->member, change->address, why)) {
+        change_refuse(core, WORD_BADARG, why);
+        return;
+    }
+    int error = replica_set_address(core->replica, change->member,
+                                    change->address, core->now_ns / NS_PER_MS,
+                                    &change->index, &update);
+    if (error != 0) {
+        change_failed(core, error);
+    } else {
+        change_logged(core, CHANGE_UPDATING, &update);
+    }
+}
+
+void raft_update_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    struct change *change = &core->leadership.change;
+    struct replica_members members;
+    if (refuse_if_changing(core, request)) {
+        return;
+    }
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
+    membership_change_begin(core, request, call->id);
+    if (member == NULL) {
+        change_failed(core, HASP_ENOENT);
+    } else if (!membership_put_address(change, call->name, member)) {
+        change_failed(core, HASP_EINVALID);
+    } else if (strcmp(member->address, change->address) == 0) {
+        change_done(core); /* A repeated UPDATE. */
+    } else if (member->role != MEMBER_VOTER ||
+               !refuse_misplaced(core, change->address)) {
+        membership_update(core);
+    }
+}
+
 /* --- Removing ------------------------------------------------------------- */
 
 /* Runs DEMOTE and REMOVE. */
@@ -577,7 +640,8 @@ void membership_applied(struct core *core, uint64_t applied)
     } else if (change->state == CHANGE_PROMOTING) {
         membership_promoted(core);
     } else if (change->state == CHANGE_ADDING ||
-               change->state == CHANGE_TAKING) {
+               change->state == CHANGE_TAKING ||
+               change->state == CHANGE_UPDATING) {
         change_done(core);
     }
 }

@@ -31,6 +31,10 @@
  *                      |           |           |
  *                      '-----> answered <------'
  *
+ * RAFT.UPDATE changes the addresses of a member, which keeps its directory and
+ * its role: it goes to UPDATING at once, and is answered when its entry is
+ * applied. Nothing is dialled, since the member may have yet to move.
+ *
  * Each of them may also end in a refusal, and all end with the leadership. A
  * change in SETTLING is committed: it only waits until the new voter knows. */
 
@@ -57,6 +61,7 @@ enum change_state {
     CHANGE_SETTLING,    /* The new voter does not have that entry yet. */
     CHANGE_LISTENING,   /* To be removed, if a majority is left. */
     CHANGE_TAKING,      /* The entry that removes it is in flight. */
+    CHANGE_UPDATING,    /* The entry with its new address is in flight. */
     CHANGE_STATE_COUNT
 };
 
@@ -66,7 +71,7 @@ struct change {
     struct request *request; /* NULL: none. */
     struct buffer asker;     /* The requester, see audit_log_append(). */
     uint64_t member;
-    char address[MEMBER_ADDRESS_SIZE]; /* ADD: the announced address. */
+    char address[MEMBER_ADDRESS_SIZE]; /* ADD, UPDATE: the announced one. */
     uint64_t incarnation; /* ADD: its directory; 0: ask the node. */
     bool is_standby;      /* ADD: it stays a standby. */
     bool is_forced;       /* LISTENING: even if members are silent. */
@@ -88,6 +93,7 @@ void membership_peer_lost(struct core *core, uint64_t peer);
 
 /* Handlers of commands (core/command.h). */
 command_run_fn raft_add_run;
+command_run_fn raft_update_run;
 command_run_fn raft_promote_run;
 command_run_fn raft_take_away_run;
 

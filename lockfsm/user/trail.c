@@ -110,7 +110,7 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
     static const char *const acts[] = {
         [ACT_ADD] = "RAFT.ADD",       [ACT_PROMOTE] = "RAFT.PROMOTE",
         [ACT_DEMOTE] = "RAFT.DEMOTE", [ACT_REMOVE] = "RAFT.REMOVE",
-        [ACT_LOGIN] = "AUDIT.LOGIN",
+        [ACT_LOGIN] = "AUDIT.LOGIN",  [ACT_UPDATE] = "RAFT.UPDATE",
     };
     const struct fence *fence;
     switch (command->op) {

@@ -2,10 +2,12 @@
 """Members come and go while the cluster serves."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
@@ -529,3 +531,104 @@ def test_a_node_that_listens_elsewhere_says_so():
         )
         assert "node %d: it listens for clients at" % node.id in end.stderr
         assert leader.status()["elsewhere"] == ""
+
+
+class Steady:
+    """Clients that take and give back locks all the time: steady_load.py."""
+
+    def __init__(self, ports):
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(os.path.dirname(os.path.abspath(
+                __file__)), "steady_load.py"), "4"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=dict(os.environ, HASP_ENDPOINTS=",".join(
+                "127.0.0.1:%d" % port for port in ports)))
+        assert self.process.stdout.readline() == "ready\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+    def end(self):
+        assert self.process.poll() is None, "the load has ended"
+        return json.loads(self.process.communicate("", timeout=90)[0])
+
+
+def hasp_update(cluster, node, *addresses):
+    done = subprocess.run(
+        [HASP, "-e", ",".join("127.0.0.1:%d" % n.client_port
+                              for n in cluster.nodes if n.is_running),
+         "member", "update", str(node.id),
+         *addresses], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def settled(cluster):
+    """All hear each other, and none listens elsewhere than the list says."""
+    listed = {node.id: node.addresses for node in cluster.nodes}
+
+    def is_settled():
+        states = [node.status() for node in cluster.nodes]
+        return all(
+            state is not None and state["elsewhere"] == "" and
+            {m["id"]: m["address"] for m in map(as_map, state["members"])}
+            == listed for state in states
+        ) and all(
+            m["last_contact_ms"] >= 0 and m["last_contact_ms"] < 3000
+            for state in states if state["role"] == "leader"
+            for m in map(as_map, state["members"]))
+
+    wait_until(is_settled, 60, "all are where the list says")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_all_nodes_move_to_other_ports_under_load(is_first):
+    """Node by node: its new address is entered, and it moves, or the reverse.
+    The node with the least id is dialled by the others, and cannot come in
+    before its address is entered."""
+    with Cluster(3) as cluster:
+        cluster.leader()
+        new = {node.id: free_ports(2) for node in cluster.nodes}
+        ports = [node.client_port for node in cluster.nodes]
+        with Steady(ports + [pair[1] for pair in new.values()]) as load:
+            for node in list(cluster.nodes):
+                others = [n for n in cluster.nodes if n is not node]
+                hand_over(cluster, others[0])
+                peer, client = new[node.id]
+                at = ["127.0.0.1:%d" % peer, "127.0.0.1:%d" % client]
+                was = node.addresses
+                if is_first:
+                    hasp_update(cluster, node, *at)
+                node.stop()
+                with open(node.config) as file:
+                    text = file.read()
+                for name, old, port in (("peer", node.peer_port, peer),
+                                        ("client", node.client_port, client)):
+                    line = "%s = 127.0.0.1:%d\n"
+                    assert line % (name, old) in text
+                    text = text.replace(line % (name, old), line % (name, port))
+                with open(node.config, "w") as file:
+                    file.write(text)
+                node.peer_port, node.client_port = peer, client
+                node.start()
+                if not is_first:
+                    wait_until(lambda node=node: node.status(), 30, "it runs")
+                    said = wait_until(
+                        lambda node=node: node.status()["elsewhere"], 30,
+                        "it says that it listens elsewhere")
+                    assert ("hasp member update %d PEER,CLIENT" % node.id
+                            in said), said
+                    assert was.split(",")[0] in said
+                    hasp_update(cluster, node, ",".join(at))
+                settled(cluster)
+                cluster.converged(30)
+            found = load.end()
+        assert found["errors"] == [], found
+        assert found["cycles"] > 50
+        for node in cluster.nodes:
+            assert roles(node) == {1: "voter", 2: "voter", 3: "voter"}

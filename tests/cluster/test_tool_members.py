@@ -58,6 +58,29 @@ def test_members_are_asked_of_the_leader_and_not_of_one_that_was_removed():
         assert result.returncode == 69 and "no leader" in result.stderr
 
 
+def test_an_address_is_changed_by_its_parts_or_as_a_pair():
+    one = member(2, "127.0.0.1:1")
+    with FakeNode(
+        lambda words: status_of(2, "leader", 3, 2, members=[one])
+        if words[0] == b"RAFT.STATUS" else "OK"
+    ) as leader:
+        for words, sent in (
+            (["h:7421", "h:7420"], b"h:7421,h:7420"),
+            (["h:7421,h:7420"], b"h:7421,h:7420"),
+            (["h:7421"], b"h:7421"),
+        ):
+            result = hasp("member", "update", "2", *words,
+                          endpoints=leader.endpoint)
+            assert result.returncode == 0, result.stderr
+            assert leader.requests[-1][:4] == [b"RAFT.UPDATE", b"2", sent, b"BY"]
+        asked = len(leader.requests)
+        for words in (["x", "h:1"], ["2", "h"], ["2", "h:1,h:2", "h:3"],
+                      ["2", "h:1", "h"], ["2", "h:1,"], ["2"]):
+            result = hasp("member", "update", *words, endpoints=leader.endpoint)
+            assert result.returncode == 64, (words, result.stderr)
+        assert len(leader.requests) == asked
+
+
 def test_without_a_leader_the_members_are_told_by_who_knows_most():
     old = status_of(1, "candidate", 9, 0, members=[member(1, "127.0.0.1:1")])
     new = status_of(2, "follower", 3, 0, members=[

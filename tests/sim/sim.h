@@ -87,6 +87,7 @@ struct sim_stats {
     uint64_t transfers;
     uint64_t relays;      /* Handovers of leadership in a relay. */
     uint64_t replaced;    /* Members replaced by another machine. */
+    uint64_t moved;       /* Changes of a member's addresses. */
     uint64_t taken;       /* Holds ended by RELEASEIF. */
     uint64_t changes;     /* Membership changes requested. */
     uint64_t raised;      /* Clusters raised to a feature level. */

@@ -11,6 +11,7 @@
 #include "tests/sim/sim_full.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_majority.h"
+#include "tests/sim/sim_move.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_restore.h"
@@ -111,6 +112,17 @@ static bool choose_member(struct sim *sim, struct op *op)
     return false;
 }
 
+/* Changes the addresses of a member. */
+static bool choose_move(struct sim *sim, struct op *op)
+{
+    struct replica_members members;
+    bool is_chosen = sim_members(sim, &members) &&
+                     sim_move_choose(sim, &members, op);
+    op->kind = is_chosen ? ASK_ADMIN : ASK_NONE;
+    op->wait_ms = sim_between(sim, 50, 2000);
+    return is_chosen;
+}
+
 /* A node is down and another could be added meanwhile: then the log of the node
  * that returns does not name the newcomer, which may lead by then. */
 static bool is_tempted(struct sim *sim)
@@ -200,7 +212,10 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
     bool changes = sim->id_count > sim->member_count;
-    double chance = !changes ? 0.02 : is_tempted(sim) ? 0.3 : 0.06;
+    bool moves = sim_moves_are_there(sim);
+    double chance = changes && is_tempted(sim) ? 0.3
+                    : changes || moves         ? 0.06
+                                               : 0.02;
     if (sim->phase == SIM_CHAOS && sim_chance(sim, 0.15) &&
         choose_taken(sim, sim_chance(sim, 0.4), op)) {
         op->kind = ASK_ADMIN;
@@ -220,6 +235,9 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
     op->admin = (enum admin_kind)prng_below(&sim->prng, ADMIN_RELEASEIF);
     uint64_t client = prng_below(&sim->prng, sim->client_count);
     op->id = 0;
+    if (moves && sim_chance(sim, 0.4)) {
+        return choose_move(sim, op);
+    }
     if (changes && op->admin == ADMIN_TRANSFER && sim_chance(sim, 0.5)) {
         op->id = choose_heir(sim);
     } else if (changes && sim_chance(sim, 0.8)) {
@@ -311,6 +329,17 @@ static void put_about_lock(struct sim_channel *channel, const struct op *op)
     sim_channel_number(channel, op->token);
 }
 
+static void put_update(struct sim_channel *channel, const struct op *op)
+{
+    char address[MEMBER_ADDRESS_SIZE];
+    sim_move_address(channel->sim, op, address);
+    sim_channel_begin(channel, 3);
+    sim_channel_word(channel, "RAFT.UPDATE");
+    sim_channel_number(channel, op->id);
+    sim_channel_word(channel, address);
+    channel->sim->stats.changes++;
+}
+
 void sim_admin_put(struct sim_channel *channel, const struct op *op)
 {
     char address[MEMBER_ADDRESS_SIZE];
@@ -360,6 +389,9 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
         put_addition(channel, op, address);
         channel->sim->stats.changes++;
         break;
+    case ADMIN_UPDATE:
+        put_update(channel, op);
+        break;
     case ADMIN_REMOVE:
     case ADMIN_DEMOTE:
     case ADMIN_PROMOTE:
@@ -384,6 +416,10 @@ void sim_admin_take(struct sim *sim, const struct op *op,
     struct sim_history *history = sim_check_history(sim);
     struct bytes name = sim_lock_bytes(op->lock);
     uint64_t newest = sim_check_newest(sim);
+    if (op->admin == ADMIN_UPDATE) {
+        sim_move_done(sim, op);
+        return;
+    }
     if (op->admin != ADMIN_RELEASEIF ||
         (value->integer == 0 && sim_users_are_there(sim))) {
         return; /* A caller without the right has found nothing. */

@@ -169,24 +169,24 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " partitions %" PRIu64 " cuts %" PRIu64 " disk faults %" PRIu64
            " leaders %" PRIu64 " changes %" PRIu64 " snapshots %" PRIu64
            " installs %" PRIu64 " transfers %" PRIu64 " relays %" PRIu64
-           " replaced %" PRIu64 " taken %" PRIu64 " raised %" PRIu64
-           " too old %" PRIu64 " votes taken %" PRIu64 " rot refused %" PRIu64
-           " condemned %" PRIu64 " removed %" PRIu64 " pushes %" PRIu64
-           " promises %" PRIu64 " events %" PRIu64 " gaps %" PRIu64
-           " listings %" PRIu64 " crowds %" PRIu64 " drawn %" PRIu64
-           " durable %" PRIu64 " full %" PRIu64 " backups %" PRIu64
-           " restores %" PRIu64 " administered %" PRIu64 " denials %" PRIu64
-           " violations %" PRIu64 " trace %016" PRIx64 "\n",
+           " replaced %" PRIu64 " moved %" PRIu64 " taken %" PRIu64
+           " raised %" PRIu64 " too old %" PRIu64 " votes taken %" PRIu64
+           " rot refused %" PRIu64 " condemned %" PRIu64 " removed %" PRIu64
+           " pushes %" PRIu64 " promises %" PRIu64 " events %" PRIu64
+           " gaps %" PRIu64 " listings %" PRIu64 " crowds %" PRIu64
+           " drawn %" PRIu64 " durable %" PRIu64 " full %" PRIu64
+           " backups %" PRIu64 " restores %" PRIu64 " administered %" PRIu64
+           " denials %" PRIu64 " violations %" PRIu64 " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
            sum.cuts, sum.disk_faults, sum.leaders, sum.changes, sum.snapshots,
-           sum.installs, sum.transfers, sum.relays, sum.replaced, sum.taken,
-           sum.raised, sum.too_old, sum.votes_taken, sum.refused, sum.condemned,
-           sum.removed, sum.pushes, sum.promises, sum.events, sum.gaps,
-           sum.listings, sum.crowds, sum.drawn, sum.durables, sum.refused_full,
-           sum.backups, sum.restores, sum.administered, sum.denials, failed,
-           trace);
+           sum.installs, sum.transfers, sum.relays, sum.replaced, sum.moved,
+           sum.taken, sum.raised, sum.too_old, sum.votes_taken, sum.refused,
+           sum.condemned, sum.removed, sum.pushes, sum.promises, sum.events,
+           sum.gaps, sum.listings, sum.crowds, sum.drawn, sum.durables,
+           sum.refused_full, sum.backups, sum.restores, sum.administered,
+           sum.denials, failed, trace);
     if (batch->shows_coverage) {
         sim_cover_print(&cover);
     }

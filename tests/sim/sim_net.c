@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "tests/sim/sim_move.h"
+#include "tests/sim/sim_node.h"
 
 /* A connection without a round trip for this long is closed. */
 #define NET_TIMEOUT_NS (5 * SIM_S)
@@ -124,7 +126,10 @@ static void end_side(struct sim *sim, struct sim_wire *wire, int side,
 static void accept_wire(struct sim *sim, struct sim_wire *wire)
 {
     struct sim_host *host = sim->host[wire->host[1]];
-    if (!host->is_running) {
+    bool is_elsewhere = wire->kind == WIRE_PEER &&
+                        !sim_move_listens(sim, sim->node[wire->host[1]],
+                                          wire->port);
+    if (!host->is_running || is_elsewhere) {
         push(sim, wire, 0, CHUNK_RST, (struct bytes){NULL, 0}, 0);
         return;
     }

@@ -32,6 +32,7 @@ struct sim_wire {
     struct list in_net;
     uint64_t id;
     enum wire_kind kind;
+    uint32_t port;             /* PEER: where it was dialled (sim_move.h). */
     uint32_t host[2];          /* [0] has dialled ... */
     struct sim_identity shown; /* ... and shows this, ... */
     uint64_t accepted;         /* ... and [1] had applied this at that time. */

@@ -50,16 +50,53 @@ void sim_node_disk_fails(struct sim_node *node, int error)
     }
 }
 
-static void put_address(uint32_t number, char address[MEMBER_ADDRESS_SIZE])
+/* Two ports for each address that the machine has had: the first ones are 7421
+ * and 7420. */
+static void put_address(uint32_t number, uint32_t port,
+                        char address[MEMBER_ADDRESS_SIZE])
 {
-    snprintf(address, MEMBER_ADDRESS_SIZE, "10.0.0.%u:7421,10.0.0.%u:7420",
-             number + 1, number + 1);
+    snprintf(address, MEMBER_ADDRESS_SIZE, "10.0.0.%u:%u,10.0.0.%u:%u",
+             number + 1, 7421 + 2 * port, number + 1, 7420 + 2 * port);
 }
 
 void sim_node_address(const struct sim_node *node,
                       char address[MEMBER_ADDRESS_SIZE])
 {
-    put_address(node->host.number, address);
+    put_address(node->host.number, node->port, address);
+}
+
+void sim_node_address_at(const struct sim_node *node, uint32_t port,
+                         char address[MEMBER_ADDRESS_SIZE])
+{
+    put_address(node->host.number, port, address);
+}
+
+uint32_t sim_node_port(const struct sim_node *node)
+{
+    return node->port;
+}
+
+uint32_t sim_node_port_at(const char *address)
+{
+    unsigned last, port = 0;
+    CHECK(sscanf(address, "10.0.0.%u:%u,", &last, &port) == 2 && port >= 7421);
+    return (port - 7421) / 2;
+}
+
+uint32_t sim_node_port_of(const struct replica_member *member)
+{
+    return sim_node_port_at(member->address);
+}
+
+void sim_node_move(struct sim_node *node, uint32_t port)
+{
+    bool was_running = node->host.is_running;
+    sim_note(node->sim, &node->host, "moves to port", port, 0, 0);
+    sim_node_kill(node, false);
+    node->port = port;
+    if (was_running) {
+        sim_node_start(node);
+    }
 }
 
 struct sim_node *sim_node_at(const struct sim *sim, const char *address)
@@ -110,7 +147,7 @@ static void founders(const struct sim *sim, struct replica_members *members)
         members->member[i].id = i + 1;
         members->member[i].incarnation = founders_incarnation(i);
         members->member[i].role = MEMBER_VOTER;
-        put_address(i, members->member[i].address);
+        put_address(i, 0, members->member[i].address);
     }
 }
 

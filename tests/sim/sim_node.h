@@ -87,6 +87,16 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce);
 /* "peer-host:port,client-host:port", of its machine. */
 void sim_node_address(const struct sim_node *node,
                       char address[MEMBER_ADDRESS_SIZE]);
+/* Likewise with another of its ports. */
+void sim_node_address_at(const struct sim_node *node, uint32_t port,
+                         char address[MEMBER_ADDRESS_SIZE]);
+/* The port at which it listens for nodes: 0 at first, see sim_move.h. */
+uint32_t sim_node_port(const struct sim_node *node);
+/* The port in such an address. */
+uint32_t sim_node_port_at(const char *address);
+uint32_t sim_node_port_of(const struct replica_member *member);
+/* Restarts it, if it runs, and it listens there. */
+void sim_node_move(struct sim_node *node, uint32_t port);
 /* The node on the machine with this address, whatever its number; NULL. */
 struct sim_node *sim_node_at(const struct sim *sim, const char *address);
 /* The node at the member's address, which a node that dials the member

@@ -35,6 +35,7 @@ struct sim_node {
     struct sim_host host;
     uint64_t id;      /* 0: none yet. */
     uint64_t settled; /* Order of numbering; 0: at the start. */
+    uint32_t port;    /* Where it listens, see sim_move.h. */
     uint32_t life;
     struct core *core;
     struct sim_disk disk;
@@ -60,6 +61,7 @@ struct sim_node {
     uint64_t probe_number;
     uint64_t probe_id;
     uint32_t probe_host;
+    uint32_t probe_port;
     bool was_wiped;
     bool was_removed;    /* It is not started again before it is wiped. */
     bool is_dying;       /* Nothing it does reaches the world. */

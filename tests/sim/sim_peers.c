@@ -38,7 +38,8 @@ struct sim_link {
 struct sim_peer {
     bool is_wanted;        /* By the log, or by the configuration. */
     bool was_named;        /* By the log, which may remove it again. */
-    uint32_t host;         /* The host to dial. */
+    uint32_t host;         /* The host to dial, ... */
+    uint32_t port;         /* ... and its port (sim_move.h). */
     struct sim_link *link; /* The link that is up, or is to be; NULL: none. */
     bool is_guest;         /* Up, though not wanted, because of its HELLO: */
     bool is_leaving;       /* The core has dropped the link. */
@@ -107,6 +108,7 @@ void sim_peers_start(struct sim_peers *peers, bool is_joining)
         struct sim_peer *peer = &peers->peer[member->id];
         peer->is_wanted = member->id != own_id(peers);
         peer->host = host_of(peers, member);
+        peer->port = sim_node_port_of(member);
     }
 }
 
@@ -151,8 +153,11 @@ static void want(struct sim_peers *peers, const struct replica_member *member)
 {
     struct sim_peer *peer = &peers->peer[member->id];
     uint32_t host = host_of(peers, member);
-    bool has_moved = peer->is_wanted && peer->host != host;
+    uint32_t port = sim_node_port_of(member);
+    bool has_moved = peer->is_wanted &&
+                     (peer->host != host || peer->port != port);
     peer->host = host;
+    peer->port = port;
     peer->is_wanted = true;
     peer->was_named = true;
     peer->is_guest = false;
@@ -522,6 +527,7 @@ static void dial(struct sim_peers *peers, uint64_t id)
     }
     link->wire = sim_net_dial(peers->sim, WIRE_PEER,
                               sim_node_host(peers->node)->number, peer->host);
+    link->wire->port = peer->port;
     link->side = 0;
     link->id = id;
     peer->link = link;

@@ -68,6 +68,7 @@ static void port_probe_address(void *data, uint64_t number, uint64_t id,
     node->probe_number = number;
     node->probe_id = id;
     node->probe_host = to->number;
+    node->probe_port = sim_node_port_at(address);
     node->probed.run = sim_port_probed;
     sim_at(sim, &node->probed,
            sim->now_ns +
@@ -83,7 +84,8 @@ void sim_port_probed(struct sim *sim, struct sim_event *event)
     news->kind = NEWS_PROBED;
     news->log_index = node->probe_number;
     news->error = to->is_running && !to->is_paused &&
-                          there->id == node->probe_id
+                          there->id == node->probe_id &&
+                          there->port == node->probe_port
                       ? 0
                       : HASP_ECONNECT;
     news->incarnation = sim_node_incarnation(there);

@@ -56,7 +56,8 @@ enum admin_kind {
     ADMIN_ADD,
     ADMIN_REMOVE,
     ADMIN_DEMOTE,
-    ADMIN_PROMOTE
+    ADMIN_PROMOTE,
+    ADMIN_UPDATE /* 'host' and its port 'token', see sim_move.h. */
 };
 
 enum op_wait { WAIT_NOT, WAIT_SOME, WAIT_EVER };

@@ -217,6 +217,10 @@ static void changes_of_members_are_told(void **state)
     expect_lines(3, "command=RAFT.ADD");
     expect_lines(3, "by=\"ann\" member=4 "
                     "address=\"127.0.0.1:7104,127.0.0.1:7204\" result=4");
+    administer("RAFT.UPDATE 4 127.0.0.1:7304 BY eve");
+    expect_lines(3, "command=RAFT.UPDATE");
+    expect_lines(3, "by=\"eve\" member=4 "
+                    "address=\"127.0.0.1:7304,127.0.0.1:7204\" result=4");
     administer("RAFT.REMOVE 4 BY bob");
     expect_lines(3, "command=RAFT.REMOVE");
     expect_lines(3, "by=\"bob\" member=4");

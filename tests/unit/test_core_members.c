@@ -428,6 +428,133 @@ static void a_member_that_is_behind_is_told_so(void **state)
     world->node[4].is_disk_stuck = false;
 }
 
+/* --- A new address ---------------------------------------------------------
+ */
+
+static const char *address_at(uint64_t node, uint64_t id)
+{
+    static char address[MEMBER_ADDRESS_SIZE];
+    struct replica_members members;
+    replica_members(core_replica(world->node[node].core), &members);
+    const struct replica_member *member = replica_members_find(&members, id);
+    assert_non_null(member);
+    snprintf(address, sizeof address, "%s", member->address);
+    return address;
+}
+
+/* All members learn it; the member need not have moved, or run. */
+static void a_member_gets_another_address(void **state)
+{
+    char moved[64];
+    (void)state;
+    node_kill(world, third);
+    world_run(world, 1000);
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.UPDATE %llu 127.0.0.1:7301,127.0.0.1:7302", ID(third));
+    world_run(world, 200);
+    snprintf(moved, sizeof moved, "127.0.0.1:7301,127.0.0.1:7302");
+    assert_string_equal(address_at(leader, third), moved);
+    assert_string_equal(address_at(follower, third), moved);
+    assert_int_equal(role_of(third), MEMBER_VOTER);
+    /* Without an address for clients it keeps the one that it has. */
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.UPDATE %llu 127.0.0.1:7303", ID(third));
+    assert_string_equal(address_at(leader, third),
+                        "127.0.0.1:7303,127.0.0.1:7302");
+    /* Repeated: no entry is made. */
+    uint64_t last = replica_last_index(core_replica(world->node[leader].core));
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.UPDATE %llu 127.0.0.1:7303", ID(third));
+    assert_int_equal(replica_last_index(core_replica(world->node[leader].core)),
+                     last);
+    /* Its directory is still its own: it comes back, and is up to date. */
+    node_start(world, third);
+    links_update(world);
+    world_run(world, 500);
+    assert_string_equal(address_at(third, third),
+                        "127.0.0.1:7303,127.0.0.1:7302");
+    /* The leader's own, too. */
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.UPDATE %llu 127.0.0.1:7305,127.0.0.1:7306", ID(leader));
+    world_run(world, 200);
+    assert_string_equal(address_at(third, leader),
+                        "127.0.0.1:7305,127.0.0.1:7306");
+    assert_it_serves();
+}
+
+static void an_address_that_does_not_fit_is_refused(void **state)
+{
+    char taken[32], before[MEMBER_ADDRESS_SIZE], of_follower[32];
+    (void)state;
+    snprintf(before, sizeof before, "%s", address_at(leader, third));
+    snprintf(of_follower, sizeof of_follower, "127.0.0.1:%d",
+             7200 + (int)follower);
+    snprintf(taken, sizeof taken, "127.0.0.1:%d", 7100 + (int)follower);
+    for (int i = 0; i < 2; i++) {
+        const char *address = i == 0 ? taken : of_follower;
+        assert_says(client_ask(world, leader, 1,
+                               "RAFT.UPDATE %llu 127.0.0.1:7301,%s", ID(third),
+                               address),
+                    "-BADARG raft.update: address %s is that of member %llu: "
+                    "give member %llu one of its own",
+                    address, ID(follower), ID(third));
+        assert_says(client_ask(world, leader, 1, "RAFT.UPDATE %llu %s",
+                               ID(third), address),
+                    "-BADARG raft.update: address %s is that of member",
+                    address);
+    }
+    assert_says(client_ask(world, leader, 1,
+                           "RAFT.UPDATE %llu 10.0.0.4:7104,10.0.0.4:7204",
+                           ID(third)),
+                "-BADARG raft.update: member %llu is at 10.0.0.4:7104 and "
+                "member ",
+                ID(third));
+    assert_says(client_ask(world, leader, 1, "RAFT.UPDATE 9 127.0.0.1:7301"),
+                "-BADARG raft.update: no member has that id");
+    assert_string_equal(address_at(leader, third), before);
+    /* A standby may be anywhere. */
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.DEMOTE %llu", ID(third));
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.UPDATE %llu 10.0.0.4:7104,10.0.0.4:7204", ID(third));
+    assert_int_equal(role_of(third), MEMBER_STANDBY);
+    assert_says(client_ask(world, leader, 1, "RAFT.PROMOTE %llu", ID(third)),
+                "-BADARG raft.promote: member %llu is at 10.0.0.4:7104",
+                ID(third));
+}
+
+/* A leader that goes before its entry is committed says that nobody knows. */
+static void only_one_change_at_a_time_changes_an_address(void **state)
+{
+    (void)state;
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    world_run(world, 100);
+    client_open(world, leader, 3);
+    assert_says(client_ask(world, leader, 3, "RAFT.UPDATE %llu 127.0.0.1:7301",
+                           ID(third)),
+                "-BUSY another change of the members is in progress");
+    world_run(world, 4000);
+    uint64_t old = leader;
+    client_clear(world, old, 1);
+    world_cut(world, old, true);
+    client_send(world, old, 1, "RAFT.UPDATE %llu 127.0.0.1:7301", ID(third));
+    world_run(world, 1500);
+    world_cut(world, old, false);
+    leader = world_elect(world);
+    world_run(world, 1000);
+    assert_int_not_equal(leader, old);
+    assert_says(client_text(world, old, 1), "-UNKNOWN the leader changed");
+    client_open(world, leader, 5);
+    assert_string_equal(client_ask(world, leader, 5,
+                                   "RAFT.UPDATE %llu 127.0.0.1:7301",
+                                   ID(third)),
+                        "+OK\r\n");
+    world_run(world, 300);
+    for (uint64_t node = 1; node <= 3; node++) {
+        assert_non_null(strstr(address_at(node, third), "127.0.0.1:7301,"));
+    }
+}
+
 #define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -448,6 +575,9 @@ int main(void)
         cluster(whoever_is_not_there_is_added_if_that_is_forced),
         cluster(a_silent_voter_is_not_added_again),
         cluster(another_leader_dials_again),
+        cluster(a_member_gets_another_address),
+        cluster(an_address_that_does_not_fit_is_refused),
+        cluster(only_one_change_at_a_time_changes_an_address),
         cluster(an_heir_is_chosen_from_those_that_are_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -277,6 +277,54 @@ static void the_last_two_voters_stay(void **state)
     done(&lone);
 }
 
+static void a_member_gets_another_address_and_nothing_else(void **state)
+{
+    struct lone lone;
+    uint64_t log_index;
+    (void)state;
+    found(&lone, 3, 1);
+    uint64_t own = serve(&lone);
+    accept_up_to(&lone, 4, own);
+    struct replica_members before = *replica_configuration(lone.replica);
+    static const struct {
+        uint64_t id;
+        const char *address;
+        int error;
+    } refused[] = {{9, "elsewhere", HASP_ENOENT},
+                   {4, "", HASP_EINVALID},
+                   {4, "n3", HASP_EEXIST},
+                   {4, "n4", HASP_EEXIST}};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(replica_set_address(lone.replica, refused[i].id,
+                                             refused[i].address, lone.now_ms,
+                                             &log_index, &lone.update),
+                         refused[i].error);
+    }
+    assert_int_equal(replica_set_address(lone.replica, 4, "elsewhere",
+                                         lone.now_ms, &log_index, &lone.update),
+                     0);
+    assert_int_equal(replica_set_address(lone.replica, 3, "n33", lone.now_ms,
+                                         &own, &lone.update),
+                     HASP_EBUSY);
+    const struct replica_members *after = replica_configuration(lone.replica);
+    assert_int_equal(after->count, before.count);
+    for (uint32_t i = 0; i < after->count; i++) {
+        const struct replica_member *one = &after->member[i];
+        const struct replica_member *was = &before.member[i];
+        assert_int_equal(one->id, was->id);
+        assert_int_equal(one->incarnation, was->incarnation);
+        assert_int_equal(one->role, was->role);
+        assert_string_equal(one->address,
+                            one->id == 4 ? "elsewhere" : was->address);
+    }
+    /* What it had acknowledged still counts. */
+    assert_int_equal(replica_match(lone.replica, 4), log_index - 1);
+    persist(&lone, replica_term(lone.replica), log_index);
+    accept_up_to(&lone, 2, log_index);
+    assert_int_equal(replica_commit_index(lone.replica), log_index);
+    done(&lone);
+}
+
 /* T3 */
 static void a_demoted_spare_does_not_keep_the_timer_busy(void **state)
 {
@@ -631,6 +679,7 @@ int main(void)
         cmocka_unit_test(a_change_waits_for_the_member_promoted_last),
         cmocka_unit_test(a_group_of_the_largest_size_can_be_changed),
         cmocka_unit_test(the_last_two_voters_stay),
+        cmocka_unit_test(a_member_gets_another_address_and_nothing_else),
         cmocka_unit_test(a_demoted_spare_does_not_keep_the_timer_busy),
         cmocka_unit_test(a_single_voter_starts_each_life_in_a_new_term),
         cmocka_unit_test(a_single_voter_that_stepped_down_leads_in_a_new_term),
