@@ -25,10 +25,13 @@ struct exchange {
     struct list in_dirty;
     struct list in_waiting; /* Polls or streams. */
     struct fields fields;
+    struct match match; /* While 'awaits_auth'. */
+    struct bytes query; /* Likewise. */
     struct words step[EXCHANGE_STEP_MAX];
     uint32_t step_count;
     uint32_t first_own;   /* The first step of the route itself. */
     uint32_t at;          /* The current step. */
+    bool awaits_auth;     /* Its secret is unknown: its body is not parsed. */
     bool is_sent;         /* It was sent, and waits for its reply. */
     bool is_open;         /* The core knows the connection. */
     bool is_cut;          /* The core has closed it. */

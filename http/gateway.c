@@ -110,6 +110,131 @@ static void gateway_take_answer(struct exchange *exchange,
     exchange_answer_json(exchange, 200, document_of(&route->answer, reply));
 }
 
+/* Parses "id:secret". */
+static bool read_session(struct exchange *exchange, struct words *credentials,
+                         struct problem *problem)
+{
+    const char *header = http_header(exchange->raw_exchange, "Hasp-Session");
+    const char *mark = header != NULL ? strchr(header, ':') : NULL;
+    if (mark == NULL) {
+        problem_set(problem, 400, "BADARG", NULL,
+                    "the header Hasp-Session must be id:secret, as "
+                    "/v1/session/open returns them");
+        return false;
+    }
+    words_put(credentials, bytes_of(header, (size_t)(mark - header)));
+    words_put_text(credentials, mark + 1);
+    return true;
+}
+
+/* The bearer's secret; data is NULL if there is none. */
+static struct bytes bearer_of(const struct http_exchange *raw_exchange)
+{
+    static const char bearer[] = "Bearer ";
+    const char *user = http_header(raw_exchange, "Authorization");
+    return user != NULL && strncasecmp(user, bearer, sizeof bearer - 1) == 0
+               ? bytes_of_text(user + sizeof bearer - 1)
+               : (struct bytes){NULL, 0};
+}
+
+static void put_authentication(struct exchange *exchange)
+{
+    struct bytes secret = bearer_of(exchange->raw_exchange);
+    struct words *hello = exchange_step(exchange);
+    words_put_text(hello, "HELLO");
+    words_put_text(hello, "3");
+    if (secret.data != NULL) {
+        struct words *auth = exchange_step(exchange);
+        words_put_text(auth, "AUTH");
+        words_put(auth, secret);
+    }
+}
+
+static void put_attach(struct exchange *exchange,
+                       const struct words *credentials)
+{
+    if ((exchange->fields.route->flags & ROUTE_NEEDS_SESSION) != 0) {
+        struct words *attach = exchange_step(exchange);
+        words_put_text(attach, "SESSION.ATTACH");
+        words_put(attach, words_at(credentials, 0));
+        words_put(attach, words_at(credentials, 1));
+    }
+    /* The answers to the steps so far are checked and not shown to the
+     * client. */
+    exchange->first_own = exchange->step_count;
+}
+
+/* Puts the command for events. Browsers, among others, reconnect with the
+ * header. */
+static void put_watch(struct exchange *exchange, struct words *step)
+{
+    struct bytes from = fields_text(&exchange->fields, "from");
+    const char *header = http_header(exchange->raw_exchange, "Last-Event-ID");
+    if (from.size == 0 && header != NULL) {
+        from = bytes_of_text(header);
+    }
+    words_put_text(step, "LOCK.WATCH");
+    words_put(step, fields_text(&exchange->fields, "prefix"));
+    if (from.size > 0) {
+        words_put_text(step, "FROM");
+        words_put(step, from);
+    }
+}
+
+static void put_steps(struct exchange *exchange,
+                      const struct words *credentials)
+{
+    put_attach(exchange, credentials);
+    switch (exchange->fields.route->kind) {
+    case ROUTE_LEASE_TAKE:
+    case ROUTE_LEASE_DROP:
+        lease_begin(exchange);
+        break;
+    case ROUTE_EVENTS:
+        put_watch(exchange, exchange_step(exchange));
+        break;
+    case ROUTE_PRESENCE:
+        break;          /* The whole request is ATTACH. */
+    case ROUTE_MONITOR: /* Every user may send this command. */
+        words_put_text(exchange_step(exchange), "RAFT.STATUS");
+        break;
+    default:
+        fields_command(&exchange->fields, credentials, exchange_step(exchange));
+    }
+}
+
+/* Sets how long the client waits, if its command waits at all. */
+static void begin_poll(struct exchange *exchange)
+{
+    struct gateway *gateway = exchange->gateway;
+    if ((exchange->fields.route->flags & ROUTE_WAITS) == 0 ||
+        fields_get(&exchange->fields, "wait_ms")->number == 0) {
+        return;
+    }
+    const struct value *poll = fields_get(&exchange->fields, "poll_ms");
+    exchange->due_ns = gateway->port.now_ns(gateway->port.data) +
+                       (poll->is_given ? poll->number * NS_PER_MS : POLL_NS);
+    list_push_back(&gateway->polls, &exchange->in_waiting);
+}
+
+/* Parses the request and adds its steps; false: it is refused. */
+static bool gateway_read_fields(struct exchange *exchange,
+                                const struct match *match, struct bytes query)
+{
+    AUTO(words_done) struct words credentials = {0};
+    struct problem problem;
+    unsigned needs_session = ROUTE_NEEDS_SESSION | ROUTE_KEEPS;
+    if (fields_read(&exchange->fields, match, query,
+                    http_body(exchange->raw_exchange), &problem) != 0 ||
+        ((match->route->flags & needs_session) != 0 &&
+         !read_session(exchange, &credentials, &problem))) {
+        exchange_refuse(exchange, &problem, NULL);
+        return false;
+    }
+    put_steps(exchange, &credentials);
+    return true;
+}
+
 static void take_reply(struct exchange *exchange,
                        const struct resp_reply *reply)
 {
@@ -119,6 +244,7 @@ static void take_reply(struct exchange *exchange,
     bool is_lease = route->kind == ROUTE_LEASE_TAKE ||
                     route->kind == ROUTE_LEASE_DROP;
     exchange->is_sent = false;
+    is_last &= !exchange->awaits_auth;
     /* An error ends the exchange: the steps after it would be executed without
      * the user or the session. */
     if (value->type == RESP_ERROR) {
@@ -138,6 +264,13 @@ static void take_reply(struct exchange *exchange,
         stream_begin(exchange);
     }
     exchange->at++;
+    if (exchange->awaits_auth && !exchange->is_answered &&
+        exchange->at == exchange->step_count) {
+        exchange->awaits_auth = false;
+        if (gateway_read_fields(exchange, &exchange->match, exchange->query)) {
+            begin_poll(exchange);
+        }
+    }
 }
 
 static void send_step(struct exchange *exchange)
@@ -220,109 +353,6 @@ static void gateway_advance(struct exchange *exchange)
         }
         buffer_consume(&exchange->output, used);
     }
-}
-
-/* Parses "id:secret". */
-static bool read_session(struct exchange *exchange, struct words *credentials,
-                         struct problem *problem)
-{
-    const char *header = http_header(exchange->raw_exchange, "Hasp-Session");
-    const char *mark = header != NULL ? strchr(header, ':') : NULL;
-    if (mark == NULL) {
-        problem_set(problem, 400, "BADARG", NULL,
-                    "the header Hasp-Session must be id:secret, as "
-                    "/v1/session/open returns them");
-        return false;
-    }
-    words_put(credentials, bytes_of(header, (size_t)(mark - header)));
-    words_put_text(credentials, mark + 1);
-    return true;
-}
-
-/* The bearer's secret; data is NULL if there is none. */
-static struct bytes bearer_of(const struct http_exchange *raw_exchange)
-{
-    static const char bearer[] = "Bearer ";
-    const char *user = http_header(raw_exchange, "Authorization");
-    return user != NULL && strncasecmp(user, bearer, sizeof bearer - 1) == 0
-               ? bytes_of_text(user + sizeof bearer - 1)
-               : (struct bytes){NULL, 0};
-}
-
-static void put_first_steps(struct exchange *exchange,
-                            const struct words *credentials)
-{
-    struct bytes secret = bearer_of(exchange->raw_exchange);
-    struct words *hello = exchange_step(exchange);
-    words_put_text(hello, "HELLO");
-    words_put_text(hello, "3");
-    if (secret.data != NULL) {
-        struct words *auth = exchange_step(exchange);
-        words_put_text(auth, "AUTH");
-        words_put(auth, secret);
-    }
-    if ((exchange->fields.route->flags & ROUTE_NEEDS_SESSION) != 0) {
-        struct words *attach = exchange_step(exchange);
-        words_put_text(attach, "SESSION.ATTACH");
-        words_put(attach, words_at(credentials, 0));
-        words_put(attach, words_at(credentials, 1));
-    }
-    /* The answers to the steps so far are checked and not shown to the
-     * client. */
-    exchange->first_own = exchange->step_count;
-}
-
-/* Puts the command for events. Browsers, among others, reconnect with the
- * header. */
-static void put_watch(struct exchange *exchange, struct words *step)
-{
-    struct bytes from = fields_text(&exchange->fields, "from");
-    const char *header = http_header(exchange->raw_exchange, "Last-Event-ID");
-    if (from.size == 0 && header != NULL) {
-        from = bytes_of_text(header);
-    }
-    words_put_text(step, "LOCK.WATCH");
-    words_put(step, fields_text(&exchange->fields, "prefix"));
-    if (from.size > 0) {
-        words_put_text(step, "FROM");
-        words_put(step, from);
-    }
-}
-
-static void put_steps(struct exchange *exchange,
-                      const struct words *credentials)
-{
-    put_first_steps(exchange, credentials);
-    switch (exchange->fields.route->kind) {
-    case ROUTE_LEASE_TAKE:
-    case ROUTE_LEASE_DROP:
-        lease_begin(exchange);
-        break;
-    case ROUTE_EVENTS:
-        put_watch(exchange, exchange_step(exchange));
-        break;
-    case ROUTE_PRESENCE:
-        break;          /* The whole request is ATTACH. */
-    case ROUTE_MONITOR: /* Every user may send this command. */
-        words_put_text(exchange_step(exchange), "RAFT.STATUS");
-        break;
-    default:
-        fields_command(&exchange->fields, credentials, exchange_step(exchange));
-    }
-}
-
-/* Sets how long the client waits, if its command waits at all. */
-static void begin_poll(struct exchange *exchange)
-{
-    struct gateway *gateway = exchange->gateway;
-    if ((exchange->fields.route->flags & ROUTE_WAITS) == 0 ||
-        fields_get(&exchange->fields, "wait_ms")->number == 0) {
-        return;
-    }
-    const struct value *poll = fields_get(&exchange->fields, "poll_ms");
-    exchange->due_ns = gateway->port.now_ns(gateway->port.data) +
-                       (poll->is_given ? poll->number * NS_PER_MS : POLL_NS);
-    list_push_back(&gateway->polls, &exchange->in_waiting);
 }
 
 /* True if the client may send a secret: over TLS or loopback. */
@@ -429,19 +459,36 @@ static bool streams_are_full(const struct exchange *exchange,
     return true;
 }
 
+/* True if the client presents a secret that this node does not know (yet), with
+ * a body: the body is parsed after AUTH. */
+static bool is_unknown_with_body(const struct exchange *exchange,
+                                 struct core *core)
+{
+    const struct tls_identity *who = http_identity(exchange->raw_exchange);
+    struct bytes secret = bearer_of(exchange->raw_exchange);
+    return http_body(exchange->raw_exchange).size > 0 && secret.data != NULL &&
+           (who == NULL || who->name.role != TLS_USER) &&
+           !core_secret_is_somebody(core, secret);
+}
+
 static void gateway_begin(struct exchange *exchange, const struct match *match,
                           struct bytes query)
 {
     struct gateway *gateway = exchange->gateway;
-    struct words credentials = {0};
+    struct core *core = gateway->port.core(gateway->port.data);
     struct problem problem;
-    unsigned needs_session = ROUTE_NEEDS_SESSION | ROUTE_KEEPS;
-    if (fields_read(&exchange->fields, match, query,
-                    http_body(exchange->raw_exchange), &problem) != 0 ||
-        ((match->route->flags & needs_session) != 0 &&
-         !read_session(exchange, &credentials, &problem))) {
-        exchange_refuse(exchange, &problem, NULL);
-    } else if (gateway->port.core(gateway->port.data) == NULL) {
+    put_authentication(exchange);
+    exchange->awaits_auth = core != NULL &&
+                            is_unknown_with_body(exchange, core);
+    if (exchange->awaits_auth) {
+        exchange->fields.route = match->route;
+        exchange->first_own = EXCHANGE_STEP_MAX; /* Until it is known. */
+        exchange->match = *match;
+        exchange->query = query;
+    } else if (!gateway_read_fields(exchange, match, query)) {
+        return;
+    }
+    if (core == NULL) {
         problem_set(&problem, 503, "NOLEADER", NULL,
                     "the cluster has not started, or this node is stopping: "
                     "see /readyz");
@@ -450,12 +497,12 @@ static void gateway_begin(struct exchange *exchange, const struct match *match,
                streams_are_full(exchange, &problem)) {
         exchange_refuse(exchange, &problem, NULL);
     } else {
-        put_steps(exchange, &credentials);
         open_connection(exchange);
-        begin_poll(exchange);
+        if (!exchange->awaits_auth) {
+            begin_poll(exchange);
+        }
         gateway_advance(exchange);
     }
-    words_done(&credentials);
 }
 
 /* --- Requests ------------------------------------------------------------- */
@@ -656,6 +703,10 @@ void gateway_close(struct gateway *gateway, uint64_t conn)
 
 void gateway_flush(struct gateway *gateway)
 {
+    struct account *account = gateway->port.account;
+    if (account != NULL) {
+        account_start(account);
+    }
     while (!list_is_empty(&gateway->dirty)) {
         struct exchange *exchange = LIST_FIRST(&gateway->dirty, struct exchange,
                                                in_dirty);
@@ -665,6 +716,9 @@ void gateway_flush(struct gateway *gateway)
         }
         if (exchange->is_cut) {
             gateway_cut(exchange);
+        }
+        if (account != NULL) {
+            account_charge_key(account, exchange->origin);
         }
     }
 }

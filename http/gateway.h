@@ -35,6 +35,7 @@
 #include "net/http.h"
 #include "net/resp.h"
 
+struct account;
 struct core;
 
 /* A bit in the ids of its connections; no other connection has it. */
@@ -54,6 +55,9 @@ struct gateway_port {
     void (*wake)(void *data);
     /* Answers a path of the node's own: ROUTE_MONITOR. */
     void (*monitor)(void *data, const char *path, struct http_reply *reply);
+    /* The work of gateway_flush() is charged to the origins of its exchanges;
+     * NULL: no account. */
+    struct account *account;
     void *data;
 };
 
@@ -82,8 +86,9 @@ void gateway_done(struct gateway *gateway);
 
 /* Functions of struct http_handler; 'data' is the gateway. A body larger than
  * GATEWAY_GUEST_BODY is received only from a client whose certificate or secret
- * this node knows. While access is required, no body is received from a client
- * that presents neither. */
+ * this node knows; that of a secret that it does not know (yet) is parsed after
+ * AUTH. While access is required, no body is received from a client that
+ * presents neither. */
 #define GATEWAY_GUEST_BODY 4096u
 uint32_t gateway_head(void *data, struct http_exchange *raw_exchange);
 void gateway_request(void *data, struct http_exchange *raw_exchange);

@@ -44,6 +44,7 @@ void web_init(struct web *web, struct hasp_node *node)
                                 .now_ns = port_now,
                                 .wake = port_wake,
                                 .monitor = port_monitor,
+                                .account = &node->turn.account,
                                 .data = node};
     *web = (struct web){.node = node};
     gateway_open(&web->gateway, &port, node->options.http_names,

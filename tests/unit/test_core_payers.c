@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who pays for the work on a request: the account of a turn at the leader. */
+/* Who pays for the work on a request: the account of a turn. */
 
 #include "base/account.h"
 #include "core/state.h"
+#include "http/exchange.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_users.h"
 #include "tests/unit/core_world.h"
@@ -68,12 +69,54 @@ static void a_forward_is_charged_to_its_user_at_the_leader(void **state)
     account_done(&account);
 }
 
+static uint64_t clock_units;
+
+/* Each piece of work takes ten quanta. */
+static uint64_t payer_clock(void)
+{
+    clock_units += 10 * ACCOUNT_QUANTUM;
+    return clock_units;
+}
+
+/* The events of a turn are made into JSON after it, and sent. */
+static void what_streams_are_sent_is_charged_to_their_origin(void **state)
+{
+    (void)state;
+    struct account account;
+    struct payer_source watcher, other;
+    struct gateway gateway;
+    struct gateway_port port = {.account = &account};
+    struct exchange stream = {.origin = account_key_of_origin("10.0.0.1")};
+    account_init(&account, 5 * ACCOUNT_QUANTUM, payer_clock);
+    gateway_open(&gateway, &port, "", true);
+    list_init(&stream.in_dirty);
+    list_push_back(&gateway.dirty, &stream.in_dirty);
+    gateway_flush(&gateway);
+    gateway_done(&gateway);
+    account.clock = NULL;
+    watcher = (struct payer_source){.account = &account};
+    other = (struct payer_source){.account = &account};
+    account_join(&account, &watcher.claim, stream.origin, payer_serve);
+    account_join(&account, &other.claim, account_key_of_origin("10.0.0.2"),
+                 payer_serve);
+    account_rest(&account, &watcher.claim);
+    account_rest(&account, &other.claim);
+    account_begin(&account, 1);
+    account_serve(&account, 1);
+    assert_int_equal(watcher.served, 0);
+    assert_true(other.served > 0);
+    account_leave(&account, &watcher.claim);
+    account_leave(&account, &other.claim);
+    account_done(&account);
+}
+
 int main(void)
 {
 #define TEST(name) \
     cmocka_unit_test_setup_teardown(name, users_set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_forward_is_charged_to_its_user_at_the_leader),
+        cmocka_unit_test(what_streams_are_sent_is_charged_to_their_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
