@@ -775,7 +775,8 @@ void sim_history_write(struct sim_history *history, uint64_t place,
     };
     sim_say(w.sim, NULL, "  entry %" PRIu64 " (place %" PRIu64 "): %s",
             entry->log_index, w.index, names[command->op]);
-    sim_promises_entry(history->promises, w.index, command, origin_of(command));
+    sim_promises_entry(history->promises, w.index, command, origin_of(command),
+                       effects);
     sim_pushes_entry(history->pushes, effects);
     sim_rights_entry(history->rights, w.index, w.token, command,
                      is_repeated(&w), effects, fsm);

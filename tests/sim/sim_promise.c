@@ -10,11 +10,12 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-/* A request that an entry contains, or that no entry may contain. */
+/* A request that an entry contains, or that no further entry may contain. */
 struct known {
     UT_hash_handle hh;
-    uint64_t entry; /* Its first entry; 0: promised that there is none. */
-    const char *client;
+    uint64_t entry;     /* Its first entry; 0: none. */
+    uint64_t done;      /* The first one that was not denied; 0: none. */
+    const char *client; /* The client that was refused; NULL: none. */
     char word[16];
     char key[];
 };
@@ -91,22 +92,41 @@ static bool key_of_entry(const struct entry *command,
     return value.size > 0;
 }
 
+/* The entry was refused because its client has no rights at all. The library
+ * repeats such a request, as its secret may have been replaced, and the caller
+ * gets the result of the last attempt. */
+static bool is_denied(const struct effects *effects)
+{
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        if (effect->type == EFFECT_RESULT) {
+            return effect->result.code == RESULT_NO_AUTH;
+        }
+    }
+    return false;
+}
+
 void sim_promises_entry(struct sim_promises *promises, uint64_t index,
                         const struct entry *command,
-                        const struct origin *origin)
+                        const struct origin *origin,
+                        const struct effects *effects)
 {
     char key[256];
     if (!key_of_entry(command, origin, key)) {
         return;
     }
     struct known *known = find(promises, key);
-    if (known != NULL && known->entry == 0) {
+    if (known != NULL && known->client != NULL) {
         sim_fail(promises->sim, ORACLE_REFUSALS,
                  "a refusal is true: %s got %s for '%s', left it at that, and "
                  "entry %" PRIu64 " does it",
                  known->client, known->word, key, index);
-    } else if (known == NULL) {
-        add(promises, key)->entry = index;
+        return;
+    }
+    known = known != NULL ? known : add(promises, key);
+    known->entry = known->entry != 0 ? known->entry : index;
+    if (known->done == 0 && !is_denied(effects)) {
+        known->done = index;
     }
 }
 
@@ -129,20 +149,20 @@ bool sim_promises_told(struct sim_promises *promises, const char *client,
     }
     put_key(key, request->kind, request->session, request->req,
             bytes_of_text(request->value));
-    const struct known *known = find(promises, key);
-    if (known != NULL) {
+    struct known *known = find(promises, key);
+    if (known != NULL && (known->done != 0 || known->client != NULL)) {
         sim_fail(promises->sim, ORACLE_REFUSALS,
                  "a refusal is true: %s got %s for '%s', which entry %" PRIu64
                  " has done",
-                 client, word, key, known->entry);
+                 client, word, key, known->done);
         return false;
     }
     if (!leaves) {
         return false;
     }
-    struct known *none = add(promises, key);
-    none->client = client;
-    snprintf(none->word, sizeof none->word, "%s", word);
+    known = known != NULL ? known : add(promises, key);
+    known->client = client;
+    snprintf(known->word, sizeof known->word, "%s", word);
     promises->sim->stats.promises++;
     return true;
 }

@@ -6,12 +6,14 @@
  *
  * What is unique in the entry identifies a request: (session, number), or a
  * value that no other request has. A request counts as refused only if none of
- * its attempts ended without an answer. */
+ * its attempts ended without an answer. An entry that was refused with NOAUTH
+ * did nothing, so a program that gives up after that may report so. */
 
 #ifndef HASP_TESTS_SIM_SIM_PROMISE_H
 #define HASP_TESTS_SIM_SIM_PROMISE_H
 
 #include "lockfsm/entry.h"
+#include "lockfsm/lockfsm.h"
 #include "tests/sim/sim.h"
 
 struct sim_promises;
@@ -29,7 +31,8 @@ void sim_promises_free(struct sim_promises *promises);
 /* An entry is applied for the first time anywhere. */
 void sim_promises_entry(struct sim_promises *promises, uint64_t index,
                         const struct entry *command,
-                        const struct origin *origin);
+                        const struct origin *origin,
+                        const struct effects *effects);
 /* The first entry that has that request; 0: none. */
 uint64_t sim_promises_entry_of(struct sim_promises *promises, uint64_t session,
                                uint64_t req);
