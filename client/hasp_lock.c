@@ -366,7 +366,6 @@ static int write_note(struct hasp_hold *hold, const char *text,
     query_text(query, text);
     query_text(query, "OWNER");
     query_text(query, hold->owner->tag);
-    query_option(query, "SESSION", hold->fsm->credentials.session);
     session_unlock(session);
     return is_over ? why_set(HASP_ENOTHELD, "the hold is over") : 0;
 }
@@ -386,7 +385,9 @@ int hasp_note(struct hasp_hold *hold, const char *text)
         query_done(&query);
         return error;
     }
-    return lock_ask(hold->session, &query, false, &number);
+    /* A change: without an answer its outcome is unknown, and a late copy of it
+     * must not replace a newer note. */
+    return lock_ask(hold->session, &query, true, &number);
 }
 
 int hasp_admit(struct hasp_session *session, const char *resource,

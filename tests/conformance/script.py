@@ -179,7 +179,7 @@ class Nodes:
         self.variant = variant
         self.lost = set()
         self.asked = queue.Queue()
-        self.keep = ''
+        self.keep = self.hello = ''
         self.kept = threading.Semaphore(0)
         self.always, self.is_set = {}, threading.Lock()
         self.opened = {'ttl_ms': 10000, 'linger_ms': 0}
@@ -265,7 +265,9 @@ class Nodes:
             request.wire.open.remove(request)
             request.wire.lose()
             return
-        if verb == 'HELLO':
+        if verb == 'HELLO' and self.hello:
+            request.answer(self.hello)
+        elif verb == 'HELLO':
             request.wire.is_strange = request.wire.number in self.strange
             request.answer(json.dumps({
                 'server': 'haspd', 'proto': 3,
@@ -491,6 +493,10 @@ class Script:
     def do_keep(self, text):
         how = text.partition('-> ')[2]
         self.nodes.keep = '' if how == 'default' else how
+
+    def do_hello(self, text):
+        how = text.partition('-> ')[2]
+        self.nodes.hello = '' if how == 'default' else how
 
     def do_kept(self, _):
         while self.nodes.kept.acquire(blocking=False):
