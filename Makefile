@@ -448,7 +448,7 @@ cluster-threads: $(B)/haspd ## leaders, followers, snapshots and restarts of thi
 .PHONY: asan tsan
 asan: ## unit tests and simulator under ASan and UBSan
 	$(MAKE) FLAVOUR=asan all unit
-	$(MAKE) FLAVOUR=asan sim SEEDS=19
+	$(MAKE) FLAVOUR=asan sim SEEDS=20
 # The simulator has one thread: no race can show there.
 tsan: ## unit tests and real nodes under TSan
 	$(MAKE) FLAVOUR=tsan all unit
@@ -496,11 +496,11 @@ goals: all $(B)/bench $(B)/null_server ## what docs/performance.md promises, mea
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 FORMATTER := 14
 .PHONY: format lint lint-format lint-layers lint-outcomes lint-circles \
-    lint-tidy lint-mutants lint-words
+    lint-draws lint-tidy lint-mutants lint-words
 format: ## clang-format in place
 	clang-format -i $(FORMATTED)
-lint: lint-format lint-layers lint-outcomes lint-circles lint-tidy \
-    lint-mutants lint-words ## format, layering, lengths, words
+lint: lint-format lint-layers lint-outcomes lint-circles lint-draws \
+    lint-tidy lint-mutants lint-words ## format, layering, lengths, words
 lint-format:
 	@if clang-format --version | grep -q 'version $(FORMATTER)\.'; then \
 	    clang-format --dry-run -Werror $(FORMATTED); \
@@ -515,6 +515,8 @@ lint-outcomes:
 	tools/outcomes.py
 lint-circles:
 	tools/circles.py $(BUILT)
+lint-draws:
+	tools/draws.py
 lint-tidy:
 	tools/tidy.py
 lint-mutants:

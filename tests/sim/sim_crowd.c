@@ -57,8 +57,10 @@ static void gather(struct sim_crowd *crowd)
     crowd->is_full = sim_chance(sim, 0.4);
     memset(crowd->is_given, 0, sizeof crowd->is_given);
     memset(crowd->token, 0, sizeof crowd->token);
+    uint64_t low = prng_next(&sim->prng);
+    uint64_t high = prng_next(&sim->prng);
     snprintf(crowd->secret, sizeof crowd->secret, "%016" PRIx64 "%016" PRIx64,
-             prng_next(&sim->prng), prng_next(&sim->prng));
+             high, low);
     begin_stage(crowd, CROWD_OPEN, 1);
 }
 

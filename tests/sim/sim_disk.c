@@ -320,9 +320,9 @@ void sim_disk_port_snapshot_take(void *data,
     disk->taken.configuration.data = memory_copy(header->configuration.data,
                                                  header->configuration.size);
     disk->taking.run = take;
-    sim_at(disk->sim, &disk->taking,
-           disk->sim->now_ns + 3 * latency(disk) +
-               prng_below(&disk->sim->prng, 20) * SIM_MS);
+    uint64_t writes_ns = 3 * latency(disk);
+    uint64_t reads_ns = prng_below(&disk->sim->prng, 20) * SIM_MS;
+    sim_at(disk->sim, &disk->taking, disk->sim->now_ns + writes_ns + reads_ns);
 }
 
 bool sim_disk_port_snapshot_stat(void *data, uint64_t *ret_index,
@@ -492,8 +492,9 @@ void sim_disk_port_snapshot_install(void *data, uint64_t next_index)
     CHECK(disk->adopted.stream.data != NULL && !disk->is_installed);
     durable_reset(&disk->durable, next_index);
     disk->installing.run = install;
-    sim_at(disk->sim, &disk->installing,
-           disk->sim->now_ns + sim_between(disk->sim, 1, 30) * latency(disk));
+    uint64_t count = sim_between(disk->sim, 1, 30);
+    uint64_t write_ns = latency(disk);
+    sim_at(disk->sim, &disk->installing, disk->sim->now_ns + count * write_ns);
 }
 
 /* --- The cluster's id ----------------------------------------------------- */

@@ -37,9 +37,10 @@ static void put_open(struct sim_durable *durable)
 {
     struct sim *sim = sim_of(durable);
     struct sim_channel *channel = &durable->channel;
+    uint64_t low = prng_next(&sim->prng);
+    uint64_t high = prng_next(&sim->prng);
     snprintf(durable->secret, sizeof durable->secret,
-             "%016" PRIx64 "%016" PRIx64, prng_next(&sim->prng),
-             prng_next(&sim->prng));
+             "%016" PRIx64 "%016" PRIx64, high, low);
     sim_channel_begin(channel, 7);
     sim_channel_word(channel, "SESSION.OPEN");
     sim_channel_word(channel, "TTL");

@@ -266,8 +266,9 @@ static void change_role(struct sim_keeper *keeper)
     uint32_t count = (uint32_t)prng_below(&sim->prng, 4);
     int role = (int)prng_below(&sim->prng, ROLE_COUNT);
     for (uint32_t i = 0; i < count; i++) {
-        snprintf(text[i], GRANT_SIZE, "%s:%s", verbs[prng_below(&sim->prng, 8)],
-                 names[prng_below(&sim->prng, 8)]);
+        const char *name = names[prng_below(&sim->prng, 8)];
+        const char *verb = verbs[prng_below(&sim->prng, 8)];
+        snprintf(text[i], GRANT_SIZE, "%s:%s", verb, name);
         grants[i] = text[i];
     }
     put_role(keeper, roles[role].name, grants, count);
@@ -276,8 +277,8 @@ static void change_role(struct sim_keeper *keeper)
 static void change_user(struct sim_keeper *keeper, uint32_t user)
 {
     struct sim *sim = sim_of(keeper);
-    struct plan plan = {.is_disabled = sim_chance(sim, 0.35),
-                        .is_small = sim_chance(sim, 0.4)};
+    struct plan plan = {.is_disabled = sim_chance(sim, 0.35)};
+    plan.is_small = sim_chance(sim, 0.4);
     for (int role = 0; role < ROLE_COUNT; role++) {
         if (sim_chance(sim, 0.6) &&
             rights_role(rights_of(keeper), roles[role].name) != NULL) {

@@ -191,11 +191,12 @@ void sim_replace_begin(struct sim *sim)
     } else {
         sim_old_part(sim, replace->old);
     }
+    uint64_t rest_ms = sim_chance(sim, 0.5) ? 300 : 4000;
     enter(replace,
           replace->old == sim_leader(sim) ? HAND_OVER
           : sim_chance(sim, 0.3)          ? DEMOTE
                                           : REMOVE,
-          sim_chance(sim, 0.5) ? 300 : 4000);
+          rest_ms);
 }
 
 /* It is no longer a member: the next machine gets its number. */

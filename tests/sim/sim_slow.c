@@ -159,7 +159,8 @@ static void alternate(struct sim *sim)
 {
     for (uint32_t i = 0; i < PERIODS && !sim->has_failed; i++) {
         set_all(sim, 0, 10);
-        set_flush(leader_or_any(sim), sim_between(sim, 60, 300));
+        uint64_t flush_ms = sim_between(sim, 60, 300);
+        set_flush(leader_or_any(sim), flush_ms);
         sim_run_until(sim, sim->now_ns + PERIOD_NS, NULL);
     }
 }
@@ -195,7 +196,8 @@ static void fastest_is_far(struct sim *sim)
     if (sim->has_failed) {
         return;
     }
-    set_flush(leader_or_any(sim), sim_between(sim, 60, 120));
+    uint64_t flush_ms = sim_between(sim, 60, 120);
+    set_flush(leader_or_any(sim), flush_ms);
     sim_run_until(sim, sim->now_ns + 3 * PERIOD_NS, NULL);
     set_delay(sim, far, SIM_MS);
 }
