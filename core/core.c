@@ -103,11 +103,7 @@ struct core *core_new(const struct core_options *options,
             limits->founding.of[key] = lockfsm_default_limits.of[key];
         }
     }
-    /* Besides the entries of clients and of this node there are BEGIN and a
-     * change. */
-    uint32_t in_flight_max = limits->requests_in_flight +
-                             limits->own_in_flight + limits->own_in_flight / 8 +
-                             8;
+    uint32_t in_flight_max = propose_in_flight_max(core);
     struct replica_options replica = {
         .id = options->id,
         .incarnation = options->incarnation,

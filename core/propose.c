@@ -244,28 +244,83 @@ static void empty_batch(struct propose *propose)
     buffer_clear(&propose->batch);
 }
 
+static void propose_refuse_item(struct core *core,
+                                const struct batch_item *item, int error)
+{
+    struct request *next;
+    for (struct request *r = item->requests; r != NULL; r = next) {
+        next = r->next;
+        if (error == HASP_ENOTLEADER) {
+            request_return(core, r);
+        } else {
+            request_refuse(core, r, WORD_BUSY,
+                           "too many entries are in flight");
+        }
+    }
+}
+
 /* Discards the batch, of which nothing was submitted. */
 static void propose_refused(struct core *core, int error)
 {
     struct propose *propose = &core->leadership.propose;
-    struct request *next;
     for (uint32_t i = 0; i < propose->item_count; i++) {
         /* The modules that propose for the node itself rely on their entries:
          * one proposed while propose_is_open() is true, and within
          * own_in_flight, is never refused. */
         CHECK(propose->items[i].requests != NULL);
-        for (struct request *r = propose->items[i].requests; r != NULL;
-             r = next) {
-            next = r->next;
-            if (error == HASP_ENOTLEADER) {
-                request_return(core, r);
-            } else {
-                request_refuse(core, r, WORD_BUSY,
-                               "too many entries are in flight");
-            }
-        }
+        propose_refuse_item(core, &propose->items[i], error);
     }
     empty_batch(propose);
+}
+
+/* The most entries of clients that are in the log and not committed. Releases
+ * pass requests_in_flight, and have a quarter of it besides. */
+static uint64_t clients_in_flight_max(const struct core *core)
+{
+    uint64_t max = core->options.limits.requests_in_flight;
+    return max + max / 4;
+}
+
+uint32_t propose_in_flight_max(const struct core *core)
+{
+    uint64_t own = core->options.limits.own_in_flight;
+    return (uint32_t)(clients_in_flight_max(core) + own + own / 8 + 8);
+}
+
+static uint64_t clients_in_flight(struct propose *propose)
+{
+    uint64_t count = 0;
+    for (uint64_t i = propose->ring_committed; i < propose->ring_end; i++) {
+        count += !expected_at(propose, i)->is_own;
+    }
+    return count;
+}
+
+/* Refuses the last entries of clients if there are too many, because the
+ * replica refuses a batch as a whole, with the entries of this node. */
+static void propose_bound(struct core *core)
+{
+    struct propose *propose = &core->leadership.propose;
+    uint64_t uncommitted = propose->ring_end - propose->ring_committed;
+    uint64_t count, max = clients_in_flight_max(core);
+    uint32_t kept = 0;
+    if (uncommitted + propose->item_count <= max) {
+        return; /* As good as always. */
+    }
+    count = clients_in_flight(propose);
+    for (uint32_t i = 0; i < propose->item_count; i++) {
+        struct batch_item item = propose->items[i];
+        if (item.requests != NULL && count >= max) {
+            propose_refuse_item(core, &item, HASP_EBUSY);
+            continue;
+        }
+        count += item.requests != NULL;
+        propose->items[kept++] = item;
+    }
+    propose->item_count = kept;
+    if (kept == 0) {
+        empty_batch(propose);
+    }
 }
 
 void propose_submit(struct core *core)
@@ -273,6 +328,7 @@ void propose_submit(struct core *core)
     struct propose *propose = &core->leadership.propose;
     struct replica_update update;
     uint64_t first;
+    propose_bound(core);
     /* One HEARD at a time: heartbeats that arrive meanwhile share the next,
      * however many they are (rule 9). */
     if (propose->hearing_count > 0 && propose->heard_index == 0) {

@@ -60,6 +60,9 @@ struct propose {
     uint32_t heard_item;
 };
 
+/* The most entries of a leader that are not committed: those of clients, those
+ * of this node, BEGIN, HEARD and a change. */
+uint32_t propose_in_flight_max(const struct core *core);
 /* True if a submission would be accepted now: this node leads, has begun, and
  * no transfer is in progress. */
 bool propose_is_open(const struct core *core);

@@ -775,6 +775,42 @@ static void who_joins_by_a_snapshot_learns_the_clusters_id(void **state)
                                  world->node[leader].cluster_id));
 }
 
+/* Releases are not bounded by requests_in_flight, and the node's own entries
+ * are never refused. */
+static void releases_leave_room_for_the_nodes_own_entries(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    world = world_new(3);
+    world->limits.requests_in_flight = 16;
+    world->limits.own_in_flight = 8;
+    world_found(world);
+    find_roles();
+    client_open(world, leader, 1);
+    client_session(world, leader, 1, "TTL 2000");
+    client_open(world, leader, 2);
+    client_session(world, leader, 2, "TTL 60000");
+    world->node[follower].is_disk_stuck = true;
+    world->node[third].is_disk_stuck = true;
+    client_clear(world, leader, 2);
+    for (int i = 0; i < 100; i++) {
+        client_send(world, leader, 2, "LOCK.RELEASE n%d", i);
+        world_run(world, 1);
+    }
+    /* The session of client 1 is quiet: TIME is proposed, and cannot be committed. */
+    world_run(world, 1500);
+    assert_true(core_is_serving(world->node[leader].core));
+    world->node[follower].is_disk_stuck = false;
+    world->node[third].is_disk_stuck = false;
+    world_run(world, 1000);
+    assert_true(core_is_serving(world->node[leader].core));
+    assert_non_null(strstr(client_text(world, leader, 2),
+                           "-BUSY too many entries are in flight"));
+    client_clear(world, leader, 2);
+    assert_non_null(strstr(client_ask(world, leader, 2, "LOCK.RELEASE n1"),
+                           "-NOTHELD"));
+}
+
 static void moved_names_the_leader_and_the_slot(void **state)
 {
     (void)state;
@@ -866,6 +902,7 @@ int main(void)
         cluster(a_leader_whose_disk_is_scarce_hands_over),
         cluster(a_leader_whose_disk_hangs_hands_over),
         cluster(who_joins_by_a_snapshot_learns_the_clusters_id),
+        cluster(releases_leave_room_for_the_nodes_own_entries),
         cluster(moved_names_the_leader_and_the_slot),
         cluster(every_node_serves_its_own_watchers),
         cluster(a_push_reaches_a_follower_from_the_leader_too),
