@@ -84,12 +84,34 @@ static bool add_utf8(struct json *json, uint32_t code)
     return text_add(&json->out, bytes_of(utf8, size));
 }
 
+/* Reads the second half of a surrogate pair, whose first half is 'high'. */
+static bool read_low_half(struct json *json, uint32_t high, uint32_t *ret_code)
+{
+    uint32_t low;
+    bool is_high = (high & 0x400) == 0;
+    for (const char *c = "\\u"; is_high && *c != '\0'; c++) {
+        is_high = script_json_peek(json) == *c;
+        json->at += is_high;
+    }
+    if (!is_high) {
+        return script_json_fail(json, "half a surrogate pair");
+    }
+    if (!read_code(json, &low)) {
+        return false;
+    }
+    if ((low & 0xfc00) != 0xdc00) {
+        return script_json_fail(json, "half a surrogate pair");
+    }
+    *ret_code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+    return true;
+}
+
 /* Reads an escape after its backslash. */
 static bool script_json_read_escape(struct json *json)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     int c = script_json_peek(json);
-    uint32_t code, low;
+    uint32_t code;
     json->at++;
     const char *found = c > 0 ? strchr(from, c) : NULL;
     if (found != NULL) {
@@ -99,15 +121,8 @@ static bool script_json_read_escape(struct json *json)
         return c == 'u' ? false
                         : script_json_fail(json, "invalid escape in a string");
     }
-    if (code >= 0xd800 && code < 0xdc00) {
-        if (script_json_peek(json) != '\\') {
-            return script_json_fail(json, "half a surrogate pair");
-        }
-        json->at += 2;
-        if (!read_code(json, &low)) {
-            return false;
-        }
-        code = 0x10000 + ((code - 0xd800) << 10) + ((low - 0xdc00) & 0x3ff);
+    if ((code & 0xf800) == 0xd800 && !read_low_half(json, code, &code)) {
+        return false;
     }
     return add_utf8(json, code);
 }

@@ -282,10 +282,12 @@ static bool script_run_compare(struct script_machine *machine,
                                const struct value *a, const struct value *b,
                                struct value *ret)
 {
-    bool is_less, is_greater;
+    bool is_less, is_greater, is_ordered = true;
     if (a->type == VALUE_NUMBER && b->type == VALUE_NUMBER) {
         is_less = a->number < b->number;
         is_greater = a->number > b->number;
+        /* NaN is neither less nor greater, nor equal to anything. */
+        is_ordered = is_less || is_greater || a->number == b->number;
     } else if (a->type == VALUE_TEXT && b->type == VALUE_TEXT) {
         is_less = bytes_compare(a->text, b->text) < 0;
         is_greater = bytes_compare(a->text, b->text) > 0;
@@ -293,10 +295,11 @@ static bool script_run_compare(struct script_machine *machine,
         return machine_fail(machine, "a %s value compared with a %s value",
                             value_type_name(a), value_type_name(b));
     }
-    *ret = value_of_bool(node->op == OPERATOR_LESS         ? is_less
-                         : node->op == OPERATOR_GREATER    ? is_greater
-                         : node->op == OPERATOR_LESS_EQUAL ? !is_greater
-                                                           : !is_less);
+    bool is_true = node->op == OPERATOR_LESS         ? is_less
+                   : node->op == OPERATOR_GREATER    ? is_greater
+                   : node->op == OPERATOR_LESS_EQUAL ? !is_greater
+                                                     : !is_less;
+    *ret = value_of_bool(is_ordered && is_true);
     return true;
 }
 
