@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/minmax.h"
 
 /* The most payers whose debts a turn checks. */
 #define OWING_PER_TURN 64
@@ -42,6 +43,7 @@ void account_init(struct account *account, uint64_t units,
     list_init(&account->owing);
     list_init(&account->unserved);
     list_init(&account->served);
+    list_init(&account->overdue);
 }
 
 /* Forgives a debt from before a turn with time left for everybody. Called
@@ -230,6 +232,7 @@ void account_rest(struct account *account, struct account_claim *claim)
         return;
     }
     claim->since_ns = account->read_ns;
+    claim->since_ran_ns = account->ran_ns;
     list_push_back(&account->unserved, &claim->in_account);
     account_line_up(account, claim);
     account->rested_count++;
@@ -324,6 +327,7 @@ static void account_serve_one(struct account *account,
     list_remove(&claim->in_account);
     list_push_back(&account->served, &claim->in_account);
     claim->since_ns = now_ns;
+    claim->since_ran_ns = account->ran_ns;
     account->served_count++;
     bool has_more = claim->serve(claim);
     account_charge(account, claim);
@@ -356,11 +360,33 @@ static uint32_t serve_payer(struct account *account,
     return count;
 }
 
+/* Moves claims that have waited for too long. Each list is in the order of
+ * their times. */
+static void move_overdue(struct account *account, struct list *claims)
+{
+    struct account_claim *claim;
+    while ((claim = LIST_FIRST(claims, struct account_claim, in_account)) !=
+               NULL &&
+           account->ran_ns - claim->since_ran_ns > ACCOUNT_WAIT_NS) {
+        list_remove(&claim->in_account);
+        list_push_back(&account->overdue, &claim->in_account);
+    }
+}
+
+static void account_ran_until(struct account *account, uint64_t now_ns)
+{
+    uint64_t passed_ns = now_ns > account->serve_ns ? now_ns - account->serve_ns
+                                                    : 0;
+    account->serve_ns = now_ns;
+    account->ran_ns += u64_min(passed_ns, ACCOUNT_TURN_NS);
+}
+
 void account_serve(struct account *account, uint64_t now_ns)
 {
     uint32_t skipped = 0;
     struct list round;
     list_init(&round);
+    account_ran_until(account, now_ns);
     account_start(account);
     do {
         /* Claims that begin to rest meanwhile wait for the next round. */
@@ -381,12 +407,15 @@ void account_serve(struct account *account, uint64_t now_ns)
             }
         }
     } while (!account_is_spent(account) && !list_is_empty(&account->ring));
+    move_overdue(account, &account->unserved);
+    move_overdue(account, &account->served);
 }
 
 bool account_has_resting(const struct account *account)
 {
     return !list_is_empty(&account->unserved) ||
-           !list_is_empty(&account->served);
+           !list_is_empty(&account->served) ||
+           !list_is_empty(&account->overdue);
 }
 
 static uint64_t first_since(const struct list *claims)

@@ -24,7 +24,11 @@
  * overdraws is taken from the next one, but never more than half of that.
  *
  * account_waiting_ns() is the time since which input may lie unread: rule 6 of
- * the leases counts with it.
+ * the leases counts with it. A claim that has waited for ACCOUNT_WAIT_NS of
+ * running turns waits for other claims of its own payer, or for its payer's
+ * debt: one that is alone is served in each round. It no longer counts until it
+ * is served, as else the connections of one payer would delay the end of all
+ * dead sessions for as long as one round of them takes.
  *
  * Pure: the times and a clock come in. Threads: one. */
 
@@ -36,11 +40,16 @@
 
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/units.h"
 
 /* A unit is about a microsecond of work. */
 #define ACCOUNT_QUANTUM 50
 /* The largest debt of a payer, however expensive its requests were. */
 #define ACCOUNT_DEBT_MAX 20000
+/* Claims that have waited for longer are not waited for. */
+#define ACCOUNT_WAIT_NS (500 * NS_PER_MS)
+/* A turn counts as no longer than this: in a stall nobody is served. */
+#define ACCOUNT_TURN_NS (50 * NS_PER_MS)
 
 struct account_claim;
 
@@ -52,7 +61,8 @@ struct account_claim {
     struct account_payer *payer; /* NULL: it has not joined. */
     struct list in_payer;        /* While it rests; likewise: */
     struct list in_account;
-    uint64_t since_ns; /* Input that arrived then may be unread. */
+    uint64_t since_ns;     /* Input that arrived then may be unread. */
+    uint64_t since_ran_ns; /* Value of 'ran_ns' then. */
     int64_t credit; /* Left before the next claim of its payer has its turn. */
     account_serve_fn *serve;
 };
@@ -62,15 +72,18 @@ struct account {
     struct list ring;             /* Payers with resting claims. */
     struct list owing;            /* Payers in debt without resting claims. */
     /* Resting claims by 'since_ns': those that were not served since, and the
-     * others. */
+     * others; and those that have waited for ACCOUNT_WAIT_NS. */
     struct list unserved;
     struct list served;
+    struct list overdue;
     uint64_t units;
     int64_t left;          /* In this turn; negative: overdrawn. */
     uint64_t at_hand;      /* Counted, not charged to a payer yet. */
     uint64_t clock_at;     /* Up to where time has been charged. */
     uint64_t read_ns;      /* See account_begin(). */
     uint64_t idle_count;   /* Turns that had time left for everybody. */
+    uint64_t serve_ns;     /* Time of the newest account_serve(). */
+    uint64_t ran_ns;       /* Time of turns, without stalls. */
     uint64_t served_count; /* For the metrics. */
     uint64_t rested_count; /* Claims that began to rest. */
     /* Clock that counts units, or NULL: then the counted units are charged. */
@@ -119,8 +132,8 @@ void account_charge_key(struct account *account, uint64_t key);
 /* Serves resting claims: one round, and more while units are left. */
 void account_serve(struct account *account, uint64_t now_ns);
 bool account_has_resting(const struct account *account);
-/* All input that had arrived by then was read, or its claim was served since;
- * UINT64_MAX: no claim rests. */
+/* All input that had arrived by then was read, or its claim was served since,
+ * or is overdue; UINT64_MAX: no other claim rests. */
 uint64_t account_waiting_ns(const struct account *account);
 
 #endif /* HASP_BASE_ACCOUNT_H */

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "base/account.h"
+#include "base/minmax.h"
+#include "base/units.h"
 
 #define UNITS 1000
 
@@ -235,6 +237,59 @@ static void what_was_read_is_told(void **state)
     account_done(&account);
 }
 
+#define TURN_NS (2 * NS_PER_MS)
+
+/* Each of a user's connections waits for the others, for longer than others may
+ * wait for the end of a dead holder. */
+static void connections_of_one_payer_hold_back_no_deadline(void **state)
+{
+    enum { COUNT = 8000 };
+    static struct source many[COUNT];
+    (void)state;
+    struct account account;
+    uint64_t longest_ns = 0;
+    account_init(&account, 2000, NULL);
+    account_begin(&account, 0);
+    for (int i = 0; i < COUNT; i++) {
+        join(&account, &many[i], 1, 100000, 250);
+    }
+    for (uint64_t now = 0; now < 4 * NS_PER_S; now += TURN_NS) {
+        turn(&account, now);
+        longest_ns = u64_max(longest_ns, now - account_waiting_ns(&account));
+    }
+    assert_in_range(longest_ns, ACCOUNT_WAIT_NS / 2,
+                    ACCOUNT_WAIT_NS + 100 * NS_PER_MS);
+    /* It still counts those that were served since. */
+    assert_true(account_has_resting(&account));
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(many[i].served > 0);
+        account_leave(&account, &many[i].claim);
+    }
+    assert_false(account_has_resting(&account));
+    account_done(&account);
+}
+
+/* A loop that stands still reads nothing, so that is not their doing. */
+static void a_stall_does_not_make_connections_wait_too_long(void **state)
+{
+    enum { COUNT = 300 };
+    struct source many[COUNT];
+    (void)state;
+    struct account account;
+    account_init(&account, 2000, NULL);
+    account_begin(&account, 1000);
+    for (int i = 0; i < COUNT; i++) {
+        join(&account, &many[i], 1, 100000, 250);
+    }
+    turn(&account, 1000 + TURN_NS);
+    turn(&account, 10 * NS_PER_S);
+    assert_int_equal(account_waiting_ns(&account), 1000);
+    for (int i = 0; i < COUNT; i++) {
+        account_leave(&account, &many[i].claim);
+    }
+    account_done(&account);
+}
+
 static void who_has_said_who_he_is_pays_for_himself(void **state)
 {
     (void)state;
@@ -268,6 +323,8 @@ int main(void)
         cmocka_unit_test(who_asks_now_and_then_passes_those_that_flood),
         cmocka_unit_test(what_is_overdrawn_is_taken_from_the_next_turn),
         cmocka_unit_test(what_was_read_is_told),
+        cmocka_unit_test(connections_of_one_payer_hold_back_no_deadline),
+        cmocka_unit_test(a_stall_does_not_make_connections_wait_too_long),
         cmocka_unit_test(who_has_said_who_he_is_pays_for_himself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

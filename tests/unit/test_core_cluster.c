@@ -797,7 +797,8 @@ static void releases_leave_room_for_the_nodes_own_entries(void **state)
         client_send(world, leader, 2, "LOCK.RELEASE n%d", i);
         world_run(world, 1);
     }
-    /* The session of client 1 is quiet: TIME is proposed, and cannot be committed. */
+    /* The session of client 1 is quiet: TIME is proposed, and cannot be
+     * committed. */
     world_run(world, 1500);
     assert_true(core_is_serving(world->node[leader].core));
     world->node[follower].is_disk_stuck = false;
@@ -807,8 +808,8 @@ static void releases_leave_room_for_the_nodes_own_entries(void **state)
     assert_non_null(strstr(client_text(world, leader, 2),
                            "-BUSY too many entries are in flight"));
     client_clear(world, leader, 2);
-    assert_non_null(strstr(client_ask(world, leader, 2, "LOCK.RELEASE n1"),
-                           "-NOTHELD"));
+    assert_non_null(
+        strstr(client_ask(world, leader, 2, "LOCK.RELEASE n1"), "-NOTHELD"));
 }
 
 static void moved_names_the_leader_and_the_slot(void **state)
