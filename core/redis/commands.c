@@ -19,6 +19,7 @@
  * deadline moves on receipt, and a session that became doomed meanwhile is not
  * a success. */
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -525,6 +526,26 @@ static void note_refused(struct core *core, const struct request *request,
     }
 }
 
+/* In the quarantine nobody holds a key, and nobody is granted one: it appears
+ * as that of a foreign holder. Answers that say so would be wrong, whichever
+ * they are (GET "", EXISTS 1, SET NX nil), so there is none. */
+static void commands_bar(struct core *core, struct finding *finding)
+{
+    if (lockfsm_quarantine(core->fsm, NULL) == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < finding->keys.count; i++) {
+        if (finding->keys.view[i].key.was == REDIS_OTHER) {
+            finding->word = WORD_BUSY;
+            snprintf(finding->error, sizeof finding->error,
+                     "quarantine after a restore: nothing is granted for "
+                     "another %" PRIu64 " ms",
+                     core_quarantine_ms(core));
+            return;
+        }
+    }
+}
+
 /* Decides on a request; 'is_current': the state here is certainly the
  * leader's. */
 static void commands_decide(struct core *core, struct request *request,
@@ -537,12 +558,14 @@ static void commands_decide(struct core *core, struct request *request,
         return;
     }
     commands_carry_out(core, request, &finding);
+    commands_bar(core, &finding);
     if (!commands_changes(&finding)) {
         if (!is_current) {
             read_index_enqueue(core, request);
             return;
         }
-        if (finding.word != WORD_NONE && finding.keys.is_script) {
+        if (finding.word != WORD_NONE && finding.word != WORD_BUSY &&
+            finding.keys.is_script) {
             note_refused(core, request, &finding);
         }
         if (finding.word != WORD_NONE) {

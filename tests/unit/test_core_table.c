@@ -89,6 +89,37 @@ static void a_restored_cluster_says_how_long_it_grants_nothing(void **state)
     assert_int_equal(client_ask(world, 1, 1, "LOCK.ACQUIRE a")[0], ':');
 }
 
+/* Nobody holds these names, so no answer may say that somebody does. */
+static void a_redis_client_is_not_told_of_holders_in_a_quarantine(void **state)
+{
+    static const char *const commands[] = {
+        "GET k",
+        "EXISTS k",
+        "SETNX k v",
+        "SET k v NX PX 1000",
+        "TTL k",
+        "DEL k",
+        "EVAL return(redis.call('get',KEYS[1])) 1 k",
+        "EVAL return(redis.pcall('set',KEYS[1],'v','NX')) 1 k"};
+    static const char begins[] = "-BUSY quarantine after a restore: nothing is "
+                                 "granted for another ";
+    (void)state;
+    begin_new_life(5000);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const char *answer = client_ask(world, 1, 1, "%s", commands[i]);
+        if (strncmp(answer, begins, sizeof begins - 1) != 0) {
+            fail_msg("%s: %s", commands[i], answer);
+        }
+    }
+    assert_string_equal(client_ask(world, 1, 1, "EVAL return(7) 0"), ":7\r\n");
+    while (lockfsm_quarantine(core_state(world->node[1].core), NULL) != 0) {
+        world_run(world, 1);
+    }
+    assert_string_equal(client_ask(world, 1, 1, "EXISTS k"), ":0\r\n");
+    assert_string_equal(client_ask(world, 1, 1, "SET k v NX PX 1000"),
+                        "+OK\r\n");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin_one, tear_down)
 
 int main(void)
@@ -96,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_has_changed_is_written_after_its_time),
         TEST(a_restored_cluster_says_how_long_it_grants_nothing),
+        TEST(a_redis_client_is_not_told_of_holders_in_a_quarantine),
         TEST(the_log_tells_of_a_quarantine_once_a_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
