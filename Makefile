@@ -242,7 +242,9 @@ $(PRELOADED): $(B)/%.so: tests/cluster/%.c
 SIM_DISK_OBJ := $(patsubst %,$(B)/tests/sim/sim_%.o,files tree tasks)
 worlds = $(patsubst "tests/unit/%.h",$(B)/tests/unit/%.o,$(sort \
     $(shell grep -oh '"tests/unit/[a-z_]*\.h"' tests/unit/$(1).c))) \
-    $(if $(shell grep -l '"tests/sim/' tests/unit/$(1).c),$(SIM_DISK_OBJ))
+    $(if $(shell grep -l '"tests/sim/' tests/unit/$(1).c),$(SIM_DISK_OBJ)) \
+    $(if $(shell grep -l '"cmd/hasp/agent/ties' tests/unit/$(1).c), \
+        $(B)/cmd/hasp/agent/ties.o)
 .SECONDEXPANSION:
 $(B)/unit/%: $(B)/tests/unit/%.o $$(call worlds,$$*) $(LIB)
 	@mkdir -p $(@D)
@@ -556,7 +558,8 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system \
 	    $(DESTDIR)$(PREFIX)/share/doc/hasp
 	$(foreach unit,haspd.service hasp-run@.service hasp-once@.service \
-	    hasp-once@.timer,$(call install_unit,$(unit)) &&) \
+	    hasp-once@.timer hasp-agent.service hasp-agent.socket, \
+	    $(call install_unit,$(unit)) &&) \
 	sed -f packaging/instances.sed $(UNITS)/haspd.service \
 	    > $(UNITS)/haspd@.service
 	install -D -m 0755 docs/recipes/once.sh \

@@ -18,6 +18,7 @@
 #include "client/shown.h"
 
 #define TIMEOUT_DEFAULT_MS 10000
+#define TTL_TIED_MS 60000
 
 static _Thread_local char why[HASP_WHY_SIZE] = "";
 
@@ -44,6 +45,13 @@ void hasp_options_init(struct hasp_options *options)
 
 /* --- Opening -------------------------------------------------------------- */
 
+static uint32_t session_ttl_ms(const struct hasp_options *options)
+{
+    return options->ttl_ms == 0 && options->tie != HASP_TIE_NONE
+               ? TTL_TIED_MS
+               : options->ttl_ms;
+}
+
 /* Makes the key of what the connection needs; the endpoints, and the reference
  * of what it shows, are the caller's. */
 static int session_make_key(struct link_key *key,
@@ -52,7 +60,7 @@ static int session_make_key(struct link_key *key,
     const char *text = options->endpoints;
     *key = (struct link_key){
         .loop = loop,
-        .ttl_ms = options->is_durable ? UINT64_MAX : options->ttl_ms,
+        .ttl_ms = options->is_durable ? UINT64_MAX : session_ttl_ms(options),
         .linger_ms = options->linger_ms,
         .is_own = options->own_connection || options->credentials != NULL};
     if (text == NULL) {
@@ -88,16 +96,69 @@ static int session_find_link(const struct hasp_options *options,
     return error;
 }
 
+static bool is_death_word(const char *word)
+{
+    return strlen(word) == CLIENT_SECRET_SIZE - 1 &&
+           strspn(word, "0123456789abcdef") == CLIENT_SECRET_SIZE - 1;
+}
+
+/* 0, or why the options about the death of the process do not fit. */
+static int check_tie(const struct hasp_options *options, bool has_loop)
+{
+    bool has_word = options->death_word != NULL;
+    if ((unsigned)options->tie > HASP_TIE_MUST ||
+        (options->tie != HASP_TIE_NONE && has_loop)) {
+        return why_set(HASP_EINVALID,
+                       "tie: not one of enum hasp_tie, or with hasp_uv.h");
+    }
+    if ((options->tie != HASP_TIE_NONE || has_word) &&
+        (options->is_durable || options->linger_ms != 0 ||
+         options->credentials != NULL)) {
+        return why_set(HASP_EINVALID,
+                       "a session that is tied, or has a death word, needs a "
+                       "ttl_ms, and neither linger_ms nor credentials");
+    }
+    if (has_word && !is_death_word(options->death_word)) {
+        return why_set(HASP_EINVALID,
+                       "death_word: expected 32 lower-case hex digits");
+    }
+    return 0;
+}
+
+/* Makes the death word, if the session needs one. */
+static int session_make_death_word(struct hasp_session *session,
+                                   const struct hasp_options *options)
+{
+    uint8_t random[SESSION_FSM_RANDOM_SIZE];
+    if (options->death_word != NULL) {
+        snprintf(session->death_word, sizeof session->death_word, "%s",
+                 options->death_word);
+    } else if (options->tie != HASP_TIE_NONE) {
+        if (getrandom(random, sizeof random, 0) != sizeof random) {
+            return why_set(HASP_EIO, "no random numbers: %s", strerror(errno));
+        }
+        hex_put(session->death_word, bytes_of(random, sizeof random));
+    }
+    return 0;
+}
+
 int session_init(struct hasp_session *session,
                  const struct hasp_options *options,
                  const struct link_driver *driver, void *loop)
 {
     struct session_fsm *fsm = &session->fsm;
+    int unfit = check_tie(options, loop != NULL);
+    if (unfit != 0) {
+        return unfit;
+    }
     *session = (struct hasp_session){.pid = getpid(),
                                      .on_event = options->on_event,
                                      .event_data = options->event_data,
                                      .event_fd = -1};
-    int error = session_find_link(options, driver, loop, &session->link);
+    int error = session_make_death_word(session, options);
+    if (error == 0) {
+        error = session_find_link(options, driver, loop, &session->link);
+    }
     if (error != 0) {
         return error;
     }
@@ -177,7 +238,11 @@ int session_begin(struct hasp_session *session,
         if (getrandom(random, sizeof random, 0) != sizeof random) {
             return why_set(HASP_EIO, "no random numbers: %s", strerror(errno));
         }
-        error = session_fsm_open(fsm, options,
+        struct hasp_options all = *options;
+        all.ttl_ms = session_ttl_ms(options);
+        all.death_word = session->death_word[0] != '\0' ? session->death_word
+                                                        : NULL;
+        error = session_fsm_open(fsm, &all,
                                  options->name != NULL ? options->name : name,
                                  random, call, client_clock_read());
     }
@@ -265,14 +330,70 @@ typedef int finish_fn(struct session_fsm *fsm, struct client_call *call,
 static int session_finish(struct hasp_session *session, finish_fn *begin)
 {
     struct waiting wait;
+    struct tie *tie = session->tie;
+    /* Before the session: its events go there. After it: a process that dies
+     * in between is still seen. */
+    tie_quiet(tie);
     notifier_stop(session);
     wait_init(&wait, session);
     session_lock(session);
     int error = begin(&session->fsm, &wait.call, client_clock_read());
     error = call_wait_end(&wait, error);
+    tie_end(tie);
     session_done(session);
     free(session);
     return error;
+}
+
+/* --- Ties ----------------------------------------------------------------- */
+
+/* On the agent's thread. */
+static void session_tie_changed(void *data, const char *text)
+{
+    struct hasp_session *session = data;
+    session_lock(session);
+    session_fsm_add_event(&session->fsm, HASP_EVENT_NOTICE, 0,
+                          (struct bytes){NULL, 0}, bytes_of_text(text));
+    session_news(&session->fsm);
+    session_unlock(session);
+}
+
+static int session_tie(struct hasp_session *session,
+                       const struct hasp_options *options)
+{
+    char text[HASP_WHY_SIZE];
+    struct credentials word = {.session = session->fsm.credentials.session};
+    memcpy(word.secret, session->death_word, sizeof word.secret);
+    int error = tie_begin(options->agent, &word, session_ttl_ms(options),
+                          session_tie_changed, session, &session->tie);
+    if (error != 0) {
+        return why_set(error, "tie: out of memory, no thread, or the path of "
+                              "the agent's socket is too long");
+    }
+    if (options->tie == HASP_TIE_MUST && !tie_wait(session->tie, text)) {
+        return why_set(HASP_ECONNECT, "the session cannot be tied: %.400s",
+                       text);
+    }
+    return 0;
+}
+
+/* Another process is to have the session: it must outlive this one. */
+static int session_untie(struct hasp_session *session)
+{
+    char text[HASP_WHY_SIZE];
+    if (session->tie == NULL || tie_undo(session->tie, text)) {
+        return 0;
+    }
+    return why_set(HASP_EBUSY,
+                   "the session is tied to this process, and nothing was "
+                   "handed over: %.350s",
+                   text);
+}
+
+bool hasp_is_tied(struct hasp_session *session)
+{
+    return session_check_process(session) == 0 && session->tie != NULL &&
+           tie_is_tied(session->tie);
 }
 
 int hasp_open(const struct hasp_options *options,
@@ -295,6 +416,9 @@ int hasp_open(const struct hasp_options *options,
     }
     if (error == 0) {
         error = notifier_start(session);
+    }
+    if (error == 0 && options->tie != HASP_TIE_NONE) {
+        error = session_tie(session, options);
     }
     if (error != 0 && session != NULL) {
         (void)session_finish(
@@ -341,6 +465,7 @@ void hasp_close(struct hasp_session *session)
 int hasp_detach(struct hasp_session *session)
 {
     int error = session_check_process(session);
+    error = error != 0 ? error : session_untie(session);
     return error != 0 ? error : session_finish(session, session_fsm_detach);
 }
 
@@ -358,10 +483,11 @@ int session_check_process(const struct hasp_session *session)
     return 0;
 }
 
-int hasp_credentials(const struct hasp_session *session,
+int hasp_credentials(struct hasp_session *session,
                      char ret_credentials[HASP_CREDENTIALS_SIZE])
 {
     int error = session_check_process(session);
+    error = error != 0 ? error : session_untie(session);
     if (error == 0) {
         snprintf(ret_credentials, HASP_CREDENTIALS_SIZE, "%" PRIu64 ":%s",
                  session->fsm.credentials.session,

@@ -23,6 +23,7 @@
 #include "client/clock.h"
 #include "client/hasp_link.h"
 #include "client/session_fsm.h"
+#include "client/tie.h"
 #include "include/hasp/hasp.h"
 
 /* A call in progress. */
@@ -48,6 +49,9 @@ struct hasp_session {
     struct list waits; /* Calls that can be interrupted. */
     int event_fd;      /* For the program; -1: not requested. */
     bool is_orphan;    /* Not opened; its link cleans up. */
+    /* 32 hex digits; "": none. */
+    char death_word[CLIENT_SECRET_SIZE];
+    struct tie *tie; /* NULL: it is not to be tied. Guarded by itself. */
 
     /* hasp_thread.c: the thread of 'on_event'. */
     pthread_t notifier;

@@ -403,13 +403,25 @@ static void session_fsm_opened(struct client_request *ask,
     end_act(act, 0);
 }
 
+static int query_hash(struct query *query, const char *option,
+                      const char *secret)
+{
+    uint8_t hash[SHA256_SIZE];
+    char text[2 * SHA256_SIZE + 1];
+    int error = sha256(bytes_of_text(secret), hash);
+    if (error == 0) {
+        hex_put(text, bytes_of(hash, sizeof hash));
+        query_text(query, option);
+        query_text(query, text);
+    }
+    return error;
+}
+
 int session_fsm_open(struct session_fsm *fsm,
                      const struct hasp_options *options, const char *name,
                      const uint8_t random[SESSION_FSM_RANDOM_SIZE],
                      struct client_call *call, struct lease_clock now)
 {
-    uint8_t hash[SHA256_SIZE];
-    char proof[2 * SHA256_SIZE + 1];
     session_fsm_enter(fsm, now);
     struct client_act *act = session_fsm_act_new(fsm, "SESSION.OPEN",
                                                  session_fsm_opened, call);
@@ -422,12 +434,6 @@ int session_fsm_open(struct session_fsm *fsm,
     act->told_by_ns = act->ask.deadline_ns;
     act->ask.deadline_ns = UINT64_MAX;
     hex_put(act->credentials.secret, bytes_of(random, SESSION_FSM_RANDOM_SIZE));
-    int error = sha256(bytes_of_text(act->credentials.secret), hash);
-    if (error != 0) {
-        session_fsm_act_free(act);
-        return error;
-    }
-    hex_put(proof, bytes_of(hash, sizeof hash));
     struct query *query = &act->ask.query;
     if (options->is_durable) {
         query_text(query, "TTL");
@@ -443,8 +449,14 @@ int session_fsm_open(struct session_fsm *fsm,
     }
     query_text(query, "NAME");
     query_text(query, name);
-    query_text(query, "PROOF");
-    query_text(query, proof);
+    int error = query_hash(query, "PROOF", act->credentials.secret);
+    if (error == 0 && options->death_word != NULL) {
+        error = query_hash(query, "WILL", options->death_word);
+    }
+    if (error != 0) {
+        session_fsm_act_free(act);
+        return error;
+    }
     cluster_conn_ask(fsm->conn, &act->ask, now);
     return 0;
 }

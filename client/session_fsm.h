@@ -167,10 +167,11 @@ struct event_node *session_fsm_take_event(struct session_fsm *fsm);
  * HASP_ENOMEM, HASP_EINVALID and the errors of each function: not started.
  * Texts are copied. */
 
-/* Opens the session. 'random' becomes its secret, of which the cluster gets
- * only the hash. If the answer arrives after the call has ended, the session is
- * closed. One that is lost with its connection leaves a session that owns
- * nothing and ends by itself. HASP_EIO: no hash. */
+/* Opens the session. 'random' becomes its secret, of
+ * which, as of the death word, the cluster gets only the hash. If the answer
+ * arrives after the call has ended, the session is closed. One that is lost
+ * with its connection leaves a session that owns nothing and ends by itself.
+ * HASP_EIO: no hash. */
 MUST_CHECK int session_fsm_open(struct session_fsm *fsm,
                                 const struct hasp_options *options,
                                 const char *name,

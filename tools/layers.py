@@ -83,7 +83,8 @@ ROOMS = [
      'base client client/session_fsm cmd/hasp net/tls include',
      'openssl smartcols jansson', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base base/sha client client/session_fsm lease/lease net/tls include',
+     'base base/sha client client/session_fsm lease/lease net/tls '
+     'net/rights.h include',
      'smartcols jansson', False),
 ]
 

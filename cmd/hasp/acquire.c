@@ -106,6 +106,10 @@ static int acquire_open_session(const struct attempt *attempt,
     options.credentials = attempt->credentials;
     options.is_durable = attempt->options->is_durable;
     options.reason = attempt->options->reason;
+    if (attempt->credentials == NULL && options.linger_ms == 0 &&
+        !options.is_durable) {
+        options.death_word = attempt->options->death_word;
+    }
     sigprocmask(SIG_UNBLOCK, attempt->signals, NULL);
     int error = hasp_open(&options, ret_session);
     sigprocmask(SIG_BLOCK, attempt->signals, NULL);

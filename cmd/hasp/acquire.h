@@ -28,9 +28,10 @@ struct acquire_options {
     uint64_t hold_ms;
     const char *owner;
     const char *value;
-    bool is_durable;    /* In a new session that never expires, */
-    const char *reason; /* for this reason; or NULL. */
-    bool is_inside;     /* An outer run holds it shared; never wait. */
+    bool is_durable;        /* In a new session that never expires, */
+    const char *reason;     /* for this reason; or NULL. */
+    const char *death_word; /* For a new session without linger; or NULL. */
+    bool is_inside;         /* An outer run holds it shared; never wait. */
 };
 
 /* The defaults and the option rows of both subcommands. */

@@ -38,6 +38,10 @@ const char tool_options_text[] =
     "    --session-file FILE  written by 'hasp acquire'\n" \
     "    --session ID:SECRET  printed by 'hasp acquire'\n"
 
+#define AGENT_OPTIONS                                 \
+    "    --listen PATH  its socket (HASP_AGENT, or\n" \
+    "                   /run/hasp-agent/agent.sock)\n"
+
 #define LOCKS "Locks"
 #define SESSIONS "Sessions and tokens"
 #define CLUSTER "The cluster"
@@ -421,6 +425,20 @@ const struct subcommand subcommands[] = {
      "                      trust a lease; it is logged with your name\n",
      .run = run_quarantine_end},
 
+    {OPERATOR, "agent", "[--listen PATH]",
+     "end the sessions of processes that die",
+     "    --listen PATH  socket for programs, unless systemd passes one\n"
+     "                   (/run/hasp-agent/agent.sock)\n"
+     "    --old-kernel   work as on a kernel before 6.5\n",
+     .run = run_agent},
+    {OPERATOR, "agent status", "[--listen PATH]",
+     "show what the agent of this host does", AGENT_OPTIONS,
+     .run = run_agent_status, .is_offline = true},
+    {OPERATOR, "agent metrics", "[--listen PATH]",
+     "print the same for Prometheus", AGENT_OPTIONS, .run = run_agent_metrics,
+     .is_offline = true},
+    {OPERATOR, "died", "FILE", "end sessions by their death words", NULL,
+     .run = run_died},
     {CERTIFICATES, "cert ca", "--cluster NAME [--dir DIR] [--days N]",
      "create the CA of a cluster: ca.crt, ca.key",
      "    --cluster NAME  cluster.name of haspd\n" CERT_OPTIONS

@@ -260,7 +260,8 @@ enum hasp_event_kind {
     HASP_EVENT_PLEASE = 4,
     /* Nothing is lost, but people should know 'text': the files have new
      * certificates, or a new secret, which cannot be used; or a node of another
-     * cluster answers at one of the endpoints, and is sent no requests. */
+     * cluster answers at one of the endpoints, and is sent no requests; or the
+     * session is not tied to the process at present ('tie'). */
     HASP_EVENT_NOTICE = 5
 };
 
@@ -280,6 +281,12 @@ struct hasp_event {
  * hasp_close(). */
 typedef void hasp_event_fn(void *data, const struct hasp_event *event);
 
+enum hasp_tie {
+    HASP_TIE_NONE = 0,
+    HASP_TIE_TRY = 1, /* If there is an agent; HASP_EVENT_NOTICE if not. */
+    HASP_TIE_MUST = 2 /* hasp_open() fails if the session cannot be tied. */
+};
+
 struct hasp_options {
     size_t size; /* Set by hasp_options_init(). */
 
@@ -295,7 +302,8 @@ struct hasp_options {
 
     /* Length of the lease: the time after the last heartbeat until the cluster
      * ends the session and grants its locks to others. From 100 to the
-     * cluster's limit ttl_max (60000 unless changed); 0: 10 s. The program may
+     * cluster's limit ttl_max (60000 unless changed); 0: 10 s, or 60 s with
+     * 'tie'. The program may
      * trust it for 0.8 of that time. A long lease survives long interruptions;
      * a short one frees the locks sooner. */
     uint32_t ttl_ms;
@@ -369,6 +377,28 @@ struct hasp_options {
      * others cannot delay it. A session with 'credentials' always has its
      * own. */
     bool own_connection;
+
+    /* Dead is not silent: what a process has sent before it died can still
+     * arrive. With a tie the next holder has the lock some milliseconds after
+     * the death, so check the token where you write, or set delay_ms.
+     *
+     * Ties the session to this process: when the process dies, the agent of
+     * this host ('hasp agent', docs/agent.md) ends the session at once, however
+     * long ttl_ms is. Only with a TTL, without linger_ms and 'credentials'; not
+     * with hasp_uv.h. By tying it you promise that whatever this process has
+     * started stops with it. The session stays tied over a restart of the
+     * agent; hasp_is_tied() says whether it is. exec() keeps the process, and
+     * loses the session as ever; a child of fork() has nothing of it. */
+    enum hasp_tie tie;
+    /* The agent's socket. NULL: the environment's HASP_AGENT, or
+     * /run/hasp-agent/agent.sock. */
+    const char *agent;
+
+    /* 32 lower-case hex digits, random: the session's death word, for a witness
+     * of your own that sees the process end and then runs 'hasp died', or sends
+     * SESSION.DIED. It allows nothing else. NULL: none, or with 'tie' one that
+     * the library makes. */
+    const char *death_word;
 };
 
 /* Sets every default. Call it first, so that members that a newer header adds
@@ -390,20 +420,26 @@ HASP_API HASP_MUST_CHECK int hasp_open(const struct hasp_options *options,
  * use hasp_interrupt() and wait for those calls to return. NULL is ignored. */
 HASP_API void hasp_close(struct hasp_session *session);
 
+/* True while the session is tied to this process ('tie'). */
+HASP_API bool hasp_is_tied(struct hasp_session *session);
+
 /* Credentials ("ID:SECRET") let another process use the session: a new instance
  * of the same program, or the next command of a script. A process that has them
  * can do anything with the session that its owner can, so keep them out of
- * command lines and logs. */
+ * command lines and logs. A session that is tied to this process is untied
+ * first, for good; if the agent does not confirm that, they return HASP_EBUSY,
+ * and nothing was handed over. */
 #define HASP_CREDENTIALS_SIZE 64
 HASP_API HASP_MUST_CHECK int
-hasp_credentials(const struct hasp_session *session,
+hasp_credentials(struct hasp_session *session,
                  char ret_credentials[HASP_CREDENTIALS_SIZE]);
 
 /* Frees the session and its holds in this process and leaves them in the
- * cluster. They last until the lease expires, or for as long as another process
- * renews it, which opens the session by its credentials and takes its holds
- * over with hasp_resume(). One more heartbeat is sent, so that the whole lease
- * is left; an error means that it was not answered. Otherwise as
+ * cluster. A tied session is untied first: HASP_EBUSY as above, and the session
+ * is not freed. They last until the lease expires, or for as long as another
+ * process renews it, which opens the session by its credentials and takes its
+ * holds over with hasp_resume(). One more heartbeat is sent, so that the whole
+ * lease is left; an error means that it was not answered. Otherwise as
  * hasp_close(). */
 HASP_API HASP_MUST_CHECK int hasp_detach(struct hasp_session *session);
 

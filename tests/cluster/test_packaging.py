@@ -361,7 +361,8 @@ def test_three_programs_with_a_node_are_a_cluster(request, tmp_path, kind):
 @pytest.mark.parametrize(
     "name",
     ("haspd.service", "haspd@x.service", "hasp-run@x.service",
-     "hasp-once@x.service", "hasp-once@x.timer"),
+     "hasp-once@x.service", "hasp-once@x.timer", "hasp-agent.service",
+     "hasp-agent.socket"),
 )
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path, installed, name):
     """As they are installed, each with an instance if it is a template."""

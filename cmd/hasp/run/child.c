@@ -107,7 +107,9 @@ static int start_guardian(struct child *child, int go[2])
         .command = child->pid,
         .run_id = child->run_id,
         .first_signal = child->on_lost == ON_LOST_FREEZE ? SIGSTOP : SIGTERM,
-        .go_fd = go[1]};
+        .go_fd = go[1],
+        .report = child->report,
+        .report_text = child->report_text};
     struct hasp_lease lease;
     tell_guardian(child, child_look(child, &lease), &lease);
     int code = guardian_start(&child->guardian, &ward) == 0 ? 0 : errno;

@@ -52,7 +52,9 @@ struct child {
     int signal_fd; /* A signalfd of child_signals(), which are blocked. */
     struct hasp_session *session;
     struct hasp_hold *hold;
-    const char *name;   /* Name of the lock in quotes, for messages. */
+    const char *name;    /* Name of the lock in quotes, for messages. */
+    char *const *report; /* As in struct guardian_ward. */
+    const char *report_text;
     const char *run_id; /* struct family has it. */
     bool is_quiet;
     sigset_t mask; /* Environment of the command. */

@@ -22,12 +22,14 @@
  *     kill    KILL
  *
  * 'hasp run' does the same itself, a little earlier. The guardian records its
- * actions in the page. The death of 'hasp run' closes a pipe, which no other
- * process has; a timer of CLOCK_BOOTTIME is due at once when a suspended
- * machine wakes up. The guardian ignores the signals that it can; its own death
- * is a SIGCHLD for 'hasp run', that of its deputy is recorded in the page. If
- * all three are killed or stopped at once, only the kernel is left: it kills
- * the command, and knows nothing of deadlines. */
+ * actions in the page. Once 'hasp run' is dead and its family has been killed,
+ * to the last process, it becomes 'hasp died', which ends the session at once.
+ * The death of 'hasp run' closes a pipe, which no other process has; a timer of
+ * CLOCK_BOOTTIME is due at once when a suspended machine wakes up. The guardian
+ * ignores the signals that it can; its own death is a SIGCHLD for 'hasp run',
+ * that of its deputy is recorded in the page. If all three are killed or
+ * stopped at once, only the kernel is left: it kills the command, and knows
+ * nothing of deadlines. */
 
 #ifndef HASP_CMD_HASP_RUN_GUARDIAN_H
 #define HASP_CMD_HASP_RUN_GUARDIAN_H
@@ -54,6 +56,11 @@ struct guardian_ward {
     const char *run_id; /* struct family has it. */
     int first_signal;   /* SIGTERM or SIGSTOP. */
     int go_fd;          /* Receives a byte once the command may be started. */
+    /* The arguments of 'hasp' that report the death of 'hasp run' and of all
+     * that the command has started, and what they read from stdin. NULL:
+     * none. */
+    char *const *report;
+    const char *report_text;
 };
 
 /* Creates the page, without a deadline; call it before guardian_start().

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -28,6 +29,15 @@ struct run {
     uint64_t grace_ms; /* UINT64_MAX for the default. */
     char id[NESTED_RUNS_ID_SIZE];
     bool has_survivors;
+    char death_word[CLIENT_SECRET_SIZE]; /* "": none. */
+};
+
+#define REPORT_TIMEOUT "30s"
+
+/* The command that the guardian runs when all are dead. */
+struct report {
+    char *argv[16];
+    char text[64];
 };
 
 static int read_run(struct run *run, char **argv)
@@ -116,6 +126,48 @@ static void free_environment(char **environment)
     free(environment);
 }
 
+static void report_make(struct run *run, const struct acquired *acquired,
+                        struct report *report)
+{
+    const char *all[] = {
+        "hasp",
+        "-q",
+        "-t",
+        REPORT_TIMEOUT,
+        "-e",
+        run->tool->endpoints_text,
+        "--tls",
+        run->tool->tls_text,
+        "--secret-file",
+        run->tool->secret_text,
+        "--socket",
+        run->tool->socket_text,
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i += 2) {
+        if (all[i + 1] != NULL) {
+            report->argv[count++] = (char *)(uintptr_t)all[i];
+            report->argv[count++] = (char *)(uintptr_t)all[i + 1];
+        }
+    }
+    report->argv[count++] = (char *)(uintptr_t) "died";
+    report->argv[count++] = (char *)(uintptr_t) "-";
+    report->argv[count] = NULL;
+    snprintf(report->text, sizeof report->text, "%" PRIu64 " %s\n",
+             hasp_session_id(acquired->session), run->death_word);
+}
+
+static void run_make_death_word(struct run *run)
+{
+    uint8_t random[(CLIENT_SECRET_SIZE - 1) / 2];
+    /* Without one the TTL decides. */
+    if (run->acquire.linger_ms == 0 &&
+        getrandom(random, sizeof random, 0) == sizeof random) {
+        hex_put(run->death_word, bytes_of(random, sizeof random));
+        run->acquire.death_word = run->death_word;
+    }
+}
+
 /* Runs the command under the acquired lock. */
 static int run_command(struct run *run, struct acquired *acquired, char **argv,
                        int signal_fd, const sigset_t *mask)
@@ -137,6 +189,8 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                 grace_ms);
         }
     }
+    struct report report;
+    report_make(run, acquired, &report);
     struct child child = {.argv = argv,
                           .environment = make_environment(run, acquired),
                           .on_lost = (enum on_lost)run->on_lost,
@@ -146,6 +200,9 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                           .session = acquired->session,
                           .hold = acquired->hold,
                           .run_id = run->id,
+                          .report = run->death_word[0] != '\0' ? report.argv
+                                                               : NULL,
+                          .report_text = report.text,
                           .name = acquire_name(&run->acquire),
                           .is_quiet = run->tool->is_quiet,
                           .mask = *mask};
@@ -190,6 +247,7 @@ int run_run(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
+    run_make_death_word(&run);
     child_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, &mask);
     exit_code = acquire_lock(tool, &run.acquire, NULL, &signals, &signal_fd,

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/agent/proof.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+int proof_begin(int fd, bool is_old, struct proof *ret_proof)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    struct proof proof = {.pidfd = -1};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+        return HASP_EIO;
+    }
+    proof.pid = peer.pid;
+    proof.uid = peer.uid;
+    size = sizeof proof.pidfd;
+    if (is_old ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &proof.pidfd, &size) != 0) {
+        proof.pidfd = -1; /* EINVAL: of a dead process, on some kernels. */
+    } else {
+        (void)fcntl(proof.pidfd, F_SETFD, FD_CLOEXEC);
+    }
+    *ret_proof = proof;
+    return 0;
+}
+
+/* Field 22 of /proc/PID/stat; 0 if it cannot be read. */
+static uint64_t proof_start(pid_t pid)
+{
+    char path[32], text[512];
+    uint64_t start;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    ssize_t size = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (size <= 0) {
+        return 0;
+    }
+    text[size] = '\0';
+    /* The name, in parentheses, can contain any characters. */
+    const char *end = strrchr(text, ')');
+    if (end == NULL ||
+        sscanf(end + 1,
+               " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+               "%*s %*s %*s %*s %" SCNu64,
+               &start) != 1) {
+        return 0;
+    }
+    return start;
+}
+
+bool proof_is_dead(int pidfd)
+{
+    struct pollfd fd = {.fd = pidfd, .events = POLLIN};
+    return poll(&fd, 1, 0) > 0;
+}
+
+bool proof_is_good(struct proof *proof, uint64_t start, const char **ret_why)
+{
+    if (proof->pid <= 0) {
+        *ret_why = "the process is in another pid namespace";
+        return false;
+    }
+    if (proof->pidfd < 0) {
+        proof->pidfd = (int)syscall(SYS_pidfd_open, proof->pid, 0);
+    }
+    if (proof->pidfd < 0) {
+        *ret_why = errno == ESRCH ? "the process that connected is dead"
+                                  : "no process descriptor could be opened";
+        return false;
+    }
+    /* The descriptor first, then START, then whether it lives: so START is that
+     * of the descriptor's process, not of one that has its number since. */
+    uint64_t found = proof_start(proof->pid);
+    if (proof_is_dead(proof->pidfd)) {
+        *ret_why = "the process that connected is dead";
+        return false;
+    }
+    if (found == 0) {
+        *ret_why = "its /proc/PID/stat cannot be read";
+        return false;
+    }
+    if (found != start) {
+        *ret_why = "START is not that of the process that connected";
+        return false;
+    }
+    return true;
+}
