@@ -485,6 +485,11 @@ bench-costs: $(B)/costs ## what an operation costs as the state grows (SIZES=); 
 	$(B)/costs $(SIZES)
 	$(B)/costs limits
 
+.PHONY: bench-death
+bench-death: all $(B)/client-tests/tied ## kill -9 of a tied holder to the next grant (ROUNDS=)
+	@HASP_BUILD=$(abspath $(B)) HASPD=$(abspath $(B))/haspd \
+	    /usr/bin/python3 tests/cluster/bench_death.py
+
 .PHONY: bench-peers
 bench-peers: all $(B)/bench $(B)/null_server ## hasp, Redis, etcd, ZooKeeper side by side
 	@tools/bench_peers.py $(B) --install

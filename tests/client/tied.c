@@ -5,7 +5,8 @@
  *
  *     tied ENDPOINTS AGENT none|try|must LOCK [DELAY_MS]
  *
- * At first: "held SESSION TOKEN is_tied", or "failed WHY". */
+ * TIED_MB is its resident memory. At first: "held SESSION TOKEN is_tied", or
+ * "failed WHY". */
 
 #include <pthread.h>
 #include <stdio.h>
@@ -78,6 +79,14 @@ int main(int argc, char **argv)
     if (argc < 5) {
         return 64;
     }
+    /* Resident memory, which the kernel frees before it reports the death. */
+    const char *mb = getenv("TIED_MB");
+    size_t size = mb != NULL ? (size_t)strtoull(mb, NULL, 10) << 20 : 0;
+    char *memory = malloc(size + 1);
+    if (memory == NULL) {
+        return 71;
+    }
+    memset(memory, 1, size + 1);
     hasp_options_init(&options);
     hasp_acquire_options_init(&how);
     options.endpoints = argv[1];
