@@ -15,7 +15,7 @@
  *
  * Tables are lists of rows in a file of their own (*.def), one row per member,
  * in the order of their tags, between CODEC_BEGIN() and CODEC_END. A row is
- * found at once where tag n is the n-th row (a row without tag is none). The
+ * found at once if tag n is the n-th row (a row without tag is none). The
  * compiler compares a row's type with its member's. */
 
 #ifndef HASP_BASE_CODEC_H
@@ -51,12 +51,13 @@ struct codec_field {
     bool is_inline; /* NUMBERS, PARTS: an array of 'max', no pointer. */
     bool may_vary;  /* No part of the identity: codec_put_identity(). */
     uint32_t offset;
-    uint32_t count_offset; /* Of a uint32_t. */
+    uint32_t count_offset; /* The count's, a uint32_t. */
     uint32_t node_offset;  /* LIST: of the node in the part. */
-    uint32_t payer_offset; /* Of a uint64_t: a user's number; 0: none. For whom
-                              the field counts (lockfsm/records.def). */
+    /* The payer's, a uint64_t: the number of the user for which the field
+     * counts (lockfsm/records.def); 0: none. */
+    uint32_t payer_offset;
     uint32_t level; /* The feature level that this field needs; 0: none. */
-    uint64_t max;   /* Of the number, size or count; 0: any. */
+    uint64_t max;   /* Bound of the number, size or count; 0: any. */
     codec_message_fn *part;
     const char *what;  /* With 'level': in which words it is refused. */
     const char *trail; /* Its name in the operators' log, or NULL. */
@@ -65,7 +66,7 @@ struct codec_field {
 struct codec_message {
     const struct codec_field *fields;
     size_t field_count;
-    size_t size; /* Of the structure. */
+    size_t size; /* The structure's. */
 };
 
 /* Where reading gets its memory, which it never gives back: if it fails, what
@@ -91,8 +92,8 @@ void codec_put(struct buffer *out, const struct codec_message *message,
 /* The same without the fields that may vary. */
 void codec_put_identity(struct buffer *out, const struct codec_message *message,
                         const void *from);
-/* Appends what was chosen, as a CHOICE's row of that tag would be read. Who has
- * chosen knows the row: none is looked for. */
+/* Appends what was chosen, as a CHOICE's row of that tag would be read. The
+ * caller that has chosen knows the row, so there is no search. */
 void codec_put_choice(struct buffer *out, uint32_t tag,
                       const struct codec_message *message, const void *from);
 /* Reads 'in' into 'to', which comes as new: what is not in it stays as it is.

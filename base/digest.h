@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A 128-bit checksum of a stream (XXH3-128, canonical byte order, no seed): the
- * same bytes give the same digest on every machine. It finds damage; it is no
- * protection from somebody who forges. */
+ * same bytes give the same digest on every machine. It finds damage; it does
+ * not protect from forgery. */
 
 #ifndef HASP_BASE_DIGEST_H
 #define HASP_BASE_DIGEST_H

@@ -4,10 +4,10 @@
  *
  * By default uthash doubles its buckets and rehashes all items when one bucket
  * is full: 50 ms and more for a million. Here a table has one bucket more for
- * every second item that is added, and only the items of one bucket are looked
- * at again for it (linear hashing: W. Litwin, 1980). With n buckets an item is
- * in the one that the least power of two from n on gives its hash; where there
- * is none yet, in the one that half of that power gives.
+ * every second item that is added, and only the items of one bucket are
+ * examined again for it (linear hashing: W. Litwin, 1980). With n buckets an
+ * item is in the one that the least power of two from n on gives its hash;
+ * where there is none yet, in the one that half of that power gives.
  *
  * Names come from strangers, so the seed is random per process (hash_seed_set
  * once at start; the simulator and tests set a fixed one). Nothing that is

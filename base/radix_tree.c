@@ -38,7 +38,8 @@ static void node_free(struct prefix_node *node)
     free(node);
 }
 
-/* The place of the child that begins with 'first', or where it belongs. */
+/* The place of the child that begins with 'first', or its place if there is
+ * none. */
 static uint32_t radix_tree_place_of(const struct prefix_node *node,
                                     uint8_t first)
 {

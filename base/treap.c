@@ -46,7 +46,7 @@ static void tree_add(struct treap *set, struct treap_node *node)
     *at = node;
 }
 
-/* The pointer to 'node' in the tree, or the empty one where it belongs. */
+/* The pointer to 'node' in the tree, or the empty one at its place. */
 static struct treap_node *const *treap_place_of(const struct treap *set,
                                                 const struct treap_node *node)
 {

@@ -65,7 +65,7 @@ static void lead(struct hasp_hold *hold, double until_s)
     bool is_leading = true;
     while (is_leading && !is_stopping && now_s() < until_s) {
         if (hasp_guard(hold, STEP_NS) == 0) {
-            /* ... what only the leader may do ... */
+            /* ... work that only the leader may do ... */
         }
         poll(&fd, 1, STEP_MS);
         while (is_leading && hasp_event_next(session, &event)) {

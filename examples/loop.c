@@ -115,6 +115,6 @@ int main(void)
     uv_timer_start(&timer, on_tick, 1, 1);
     uv_run(loop, UV_RUN_DEFAULT);
     printf("%s\n",
-           ticks > 0 ? "the loop turned all the time" : "the loop stood still");
+           ticks > 0 ? "the loop turned all the time" : "the loop was blocked");
     return uv_loop_close(loop) == 0 ? result : 1;
 }

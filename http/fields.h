@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What an HTTP request asks for: its path, query and body, checked against the
+/* The content of an HTTP request: its path, query and body, checked against the
  * fields of its route, as the words of a command.
  *
  * Strict: JSON follows RFC 8259, without duplicate members, members that the

@@ -319,7 +319,7 @@ static void refuse_reply(struct exchange *exchange)
     exchange_refuse(exchange, &problem, NULL);
 }
 
-/* Proceeds as far as the core's answers allow. */
+/* Proceeds until the core has to answer. */
 static void gateway_advance(struct exchange *exchange)
 {
     struct resp_reply *reply = &exchange->gateway->reply;

@@ -40,8 +40,8 @@ struct core;
 
 /* A bit in the ids of its connections; no other connection has it. */
 #define GATEWAY_CONN (UINT64_C(1) << 62)
-/* What a stream's client may leave unread: more than is sent again at once,
- * however it is encoded in JSON. And the number of streams. */
+/* Unread bytes that a stream's client may have: more than is sent again at
+ * once, however it is encoded in JSON. And the number of streams. */
 #define STREAM_UNSENT_MAX (4u << 20)
 #define STREAM_COUNT_MAX 256
 /* From one address. */
@@ -75,7 +75,7 @@ struct gateway {
     struct buffer nowhere;
     struct buffer document; /* OpenAPI; made on first use. */
     struct buffer policy;   /* The page's; made on first use. */
-    uint64_t number;        /* Of the newest exchange. */
+    uint64_t number;        /* The newest exchange's. */
     uint64_t comment_ns;    /* When streams get the next comment. */
 };
 

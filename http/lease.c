@@ -59,7 +59,8 @@ void lease_begin(struct exchange *exchange)
     words_put(step, fields_text(&exchange->fields, "name"));
 }
 
-/* Answers 423: who holds the lock, with which token, and until when at least.
+/* Answers 423: the holder, its token, and until when it holds the lock at
+ * least.
  */
 static void refuse_held(struct exchange *exchange,
                         const struct resp_reply *show, uint32_t holder,

@@ -36,7 +36,7 @@
     {                                                                   \
         "id", FIELD_NUMBER, NULL, 1, INT64_MAX, FIELD_REQUIRED, summary \
     }
-#define BY OPTION("by", FIELD_TEXT, "BY", "Who makes the change, for the log.")
+#define BY OPTION("by", FIELD_TEXT, "BY", "Author of the change, for the log.")
 #define OWNER OPTION("owner", FIELD_TEXT, "OWNER", "The owner; default: \"\".")
 #define NUMBERED                                                        \
     OPTION("req", FIELD_NUMBER, "REQ",                                  \
@@ -149,7 +149,7 @@ static const struct field note_fields[] = {
     LOCK,
     TOKEN,
     {"note", FIELD_TEXT, NULL, 0, 4096, FIELD_REQUIRED,
-     "What is stored at the lock; \"\" removes it."},
+     "The text stored at the lock; \"\" removes it."},
     OWNER,
     NUMBERED,
     END};
@@ -343,7 +343,7 @@ const struct route routes[] = {
      "Keeps a hold that would be broken: 1; 0: none would be."},
     {"GET", "/v1/lock/check", ROUTE_COMMAND, "LOCK.CHECK", NULL, check_fields,
      MEMBER("holds", "integer"), 0,
-     "Checks whether a token still belongs to a holder: 1, else 0."},
+     "Checks whether a token still belongs to a holder: 1, otherwise 0."},
     {"GET", "/v1/lock/why", ROUTE_COMMAND, "LOCK.WHY", NULL, why_fields,
      MAP("Why"), 0, "Explains why a lock is not free, and until when."},
     {"GET", "/v1/top", ROUTE_COMMAND, "LOCK.TOP", NULL, top_fields, MAP("Top"),
@@ -366,7 +366,7 @@ const struct route routes[] = {
 
     {"POST", "/v1/fence/admit", ROUTE_COMMAND, "FENCE.ADMIT", NULL,
      admit_fields, MEMBER("admitted", "integer"), 0,
-     "Admits a token: 1 if no higher one has been admitted, else 0."},
+     "Admits a token: 1 if no higher one has been admitted, otherwise 0."},
     {"POST", "/v1/fence/remove", ROUTE_COMMAND, "FENCE.REMOVE", NULL,
      fence_remove_fields, MEMBER("removed", "integer"), 0,
      "Forgets the highest token of a resource."},
@@ -425,7 +425,7 @@ const struct route routes[] = {
     {"GET", "/healthz", ROUTE_MONITOR, NULL, NULL, no_fields,
      MEMBER(NULL, NULL), 0, "200 while the process works."},
     {"GET", "/readyz", ROUTE_MONITOR, NULL, NULL, no_fields, MEMBER(NULL, NULL),
-     0, "200 while this node serves clients, else 503 and the reason."},
+     0, "200 while this node serves clients, otherwise 503 and the reason."},
     {"GET", "/metrics", ROUTE_MONITOR, NULL, NULL, no_fields,
      MEMBER(NULL, NULL), 0, "Metrics for Prometheus."},
 };

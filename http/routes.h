@@ -35,7 +35,7 @@ struct field {
     const char *name;
     enum field_kind kind;
     /* The word before it in the command; its range is that option's. NULL: an
-     * operand, whose range is given here. CHOICE: the words, separated by
+     * operand, with a range that is given here. CHOICE: the words, separated by
      * '|'. */
     const char *word;
     uint64_t min;

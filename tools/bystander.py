@@ -3,7 +3,7 @@
 """Measures a bystander while 300 connections flood a cluster with one request.
 
     tools/bystander.py                       every command, every HTTP route
-    tools/bystander.py PING LOCK.HISTORY     these, as a stranger
+    tools/bystander.py PING LOCK.HISTORY     these, without authentication
     tools/bystander.py --as few 'GET /v1/locks'
 
 For each request and each kind of client (--as) 300 connections send it to all
@@ -413,7 +413,7 @@ class Flooded:
 
 def tell(name, kind, row):
     print(
-        "%-28s %-8s p99 %6.0f ms, longest %6.0f; of the idle node %5.0f and %5.0f; "
+        "%-28s %-8s p99 %6.0f ms, longest %6.0f; the idle node %5.0f and %5.0f; "
         "new terms %d, lost %d, refused %s; %d MB sent, %d MB answered, %d closed%s"
         % (
             name,

@@ -129,7 +129,7 @@ apt()
 }
 
 printf 'deps: installing %s\n' "$todo"
-apt update || printf 'deps: apt-get update had errors, going on\n' >&2
+apt update || printf 'deps: apt-get update had errors, continuing\n' >&2
 
 codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-unknown}")
 candidate()

@@ -86,7 +86,7 @@ def install(build):
 # --- Rates --------------------------------------------------------------------
 
 class Rates:
-    """What each system reached in each round: (cycles a second, CPU)."""
+    """The results of each system in each round: (cycles a second, CPU)."""
 
     def __init__(self, build, folder):
         self.build = build

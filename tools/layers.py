@@ -4,7 +4,7 @@
 
 The table below is the architecture (ARCHITECTURE.md explains it). A change of
 it is a design decision. The first part reads #include lines; the second reads
-the undefined symbols of built objects (`nm -u`), where they exist.
+the undefined symbols of built objects (`nm -u`), if they exist.
 
     tools/layers.py [BUILD]     e.g. tools/layers.py build/check
 """
@@ -121,7 +121,7 @@ def room_of(path):
 def check_includes(path):
     room = room_of(path)
     if room is None:
-        problems.append(f'{path}:1: stands in no room of tools/layers.py')
+        problems.append(f'{path}:1: is in no room of tools/layers.py')
         return
     name, may, foreign, _ = room
     with open(path, encoding='utf-8') as file:

@@ -85,8 +85,8 @@ INTERRUPTS = 'interrupts/'  # On real processes, by their clients' own tests.
 SIM = 'sim 20'
 SIM_REACH = 'sim 5'  # They run nearly all lines that 20 do.
 NEMESIS = 'nemesis'  # Left to tools/nemesis_plants.py, on real processes.
-PROPERTY = 'property 100'  # Of the 400 that CI runs.
-# These depend on the load of the machine, or test what no pure room does:
+PROPERTY = 'property 100'  # CI runs 400.
+# These depend on the load of the machine, or test impure work:
 # storage, sockets, TLS.
 NO_JUDGES = {f'unit/test_{name}' for name in (
     'audit_file', 'client', 'datadir', 'datadir_power', 'feature_frames',
@@ -373,7 +373,7 @@ def applies(mutants):
     for name in equivalents():
         if name not in places:
             bad += 1
-            print(f'{EQUIVALENT}: there is no such line any more: {name}')
+            print(f'{EQUIVALENT}: this line no longer exists: {name}')
     print(f'mutants: {len(mutants)} planted, {bad} problems')
     return bad
 

@@ -3,8 +3,8 @@
 condition can be negated, a statement dropped, or a bound moved by one; and which
 tests run that place.
 
-A bug's name is its file, what was done, and the line as it stands. Which names
-are drawn depends on the seed and the name alone, so that a change of one line
+A bug's name is its file, what was done, and the line itself. Which names are
+drawn depends on the seed and the name alone, so that a change of one line
 leaves the others drawn.
 """
 
@@ -22,7 +22,7 @@ import layers
 # Code that only checks or counts and is not behaviour: a bug there harms no user of
 # a lock.
 LEFT_OUT = re.compile(r'invariants\.c$|^core/measures\.c$|^base/(check|log)\.c$')
-# Macros whose arguments are no behaviour, up to the end of the statement.
+# Macros with arguments that have no effect, up to the end of the statement.
 REMARK = re.compile(r'\b(CHECK|CHECK_SLOW|UNREACHABLE|LOG_[A-Z]+|_Static_assert'
                     r'|log_limit_pass)\(|->counts\.')
 STATEMENT = re.compile(

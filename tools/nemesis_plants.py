@@ -3,17 +3,17 @@
 """Plants faults and checks that the nemesis test finds them, on real processes.
 
 A plant is a mistake of the clients, of disks or of clocks (NEMESIS_PLANT), or a
-patch of tests/mutants, with which haspd is built; beside it stands what happens
-to the nodes meanwhile. Real time decides as well as the seed, so a plant has up
-to four runs to be found in.
+patch of tests/mutants, with which haspd is built; with it goes the schedule of
+faults of the nodes. Real time decides as well as the seed, so a plant has up to
+four runs to be found in.
 
     tools/nemesis_plants.py            all of them; needs root, about 20 minutes
     tools/nemesis_plants.py NAME...    those whose names contain NAME
 
-Prints the table of docs/correctness.md: of each plant, under which faults it was
-found, how long its runs took until then, and the first sentence that says so.
-Exits with 1 if one was not found. The tree is copied to build/plants; the
-checkout is never changed.
+Prints the table of docs/correctness.md: for each plant the faults under which
+it was found, how long its runs took until then, and the first sentence that
+says so. Exits with 1 if one was not found. The tree is copied to build/plants;
+the checkout is never changed.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from collections import namedtuple
 import mutants_plant
 
 RUNS = 4
-WIDTH = 120  # Of what was found.
+WIDTH = 120  # The width of a message.
 TREE = 'build/plants'
 Plant = namedtuple('Plant', 'name what faults nodes seconds')
 NETWORK = 'process,client,network'

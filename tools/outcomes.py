@@ -4,10 +4,10 @@
 
 A reply may hold any bytes that a client chose, so the outcome of a request is
 set by the code that decides it (core/outcome.h) and never read from a reply.
-That holds as long as every refusal goes through request_refuse() or
-request_fail(), which set the word and write the text together. This reads the
-sources for code elsewhere that writes an error, sets a word, or reads a reply;
-and for a script in http/, whose replies the gateway does read, like a client.
+That holds while every refusal goes through request_refuse() or request_fail(),
+which set the word and write the text together. This reads the sources for code
+elsewhere that writes an error, sets a word, or reads a reply; and for a script
+in http/, whose replies the gateway does read, like a client.
 
     tools/outcomes.py
 """
@@ -23,7 +23,7 @@ RULES = [
         'net/resp.h': None,
         'net/resp_write.c': None,
         'core/outcome.c': ['word_put'],
-        # What a script returns.
+        # A script's answer.
         'core/redis/commands.c': ['put_status'],
         # The answer to bytes that are not a request.
         'node/clients.c': ['answer_too_early', 'refuse_bytes'],
@@ -44,7 +44,7 @@ RULES = [
         'core/forward.c': ['forward_take_answer'],
     }),
     ('reads a reply', r'\breply_at_hand\s*\(', {
-        # For WATCH the leader's versions; else a copy for people.
+        # For WATCH the leader's versions; otherwise a copy for people.
         'core/request.c': ['reply_at_hand', 'request_done_as'],
     }),
     ('sends a script', r'"EVAL(SHA)?"', {

@@ -3,10 +3,10 @@
 """Runs the examples of README.md and docs/ and compares what they print.
 
 An example is a fenced block with the info string "console": lines that begin
-with "$ " are commands (a trailing backslash goes on), the lines below them the
-output. Runs of digits and of hex digits count as equal whatever their value,
-"..." on a line of its own stands for any lines, "..." inside a line for any
-text; in the table of "hasp status" any node may lead. docs/errors.md is
+with "$ " are commands (a trailing backslash continues them), the lines below
+them the output. Runs of digits and of hex digits count as equal whatever their
+value, "..." on a line of its own stands for any lines, "..." inside a line for
+any text; in the table of "hasp status" any node may lead. docs/errors.md is
 compared with the error words of the server. The blocks of one file run in one
 shell, against one fresh cluster of three nodes on free ports (its own, if the
 file has "$ hasp dev" or starts nodes in a loop); the default ports (7420 to
@@ -330,7 +330,7 @@ def run_file(build, path):
 
 
 def told_of_file(build, path):
-    """Runs a file's examples; gives (passed, failed, what is to be told)."""
+    """Runs a file's examples; gives (passed, failed, messages)."""
     with contextlib.redirect_stdout(io.StringIO()) as told:
         passed, failed = run_file(build, path)
     return passed, failed, told.getvalue()

@@ -216,7 +216,8 @@ def run(wire, text, keys, arguments):
 
 
 def compare(digest, text, mine, real):
-    """What came of running it on both: "same", or why not; None: it is no script."""
+    """The result of running it on both: "same", or why not; None: it is not a
+    script."""
     rng = random.Random(digest)
     answered, verdict = 0, "same"
     for i in range(ROUNDS):

@@ -24,7 +24,7 @@ BATCH = 20
 
 
 class Case:
-    """A failing run, reduced as far as it was possible."""
+    """A failing run, reduced to the smallest one found."""
 
     def __init__(self, options, seed, rule):
         self.options, self.seed, self.rule = options, seed, rule
@@ -91,7 +91,8 @@ class Case:
             self.shrink_faults(faults, until)
 
     def shrink_faults(self, faults, until):
-        """Leaves out halves, quarters ... of them, while that helps."""
+        """Leaves out halves, quarters ... of them, while the run still
+        fails."""
         size = len(faults)
         while size > 0 and time.time() < until:
             at = 0
@@ -187,9 +188,9 @@ def main():
     parser.add_argument('--jobs', type=int, default=os.cpu_count())
     parser.add_argument('--first', type=int, help='the first seed')
     parser.add_argument('--seeds', type=int, default=BATCH,
-                        help='so many at a time')
+                        help='number of runs at a time')
     parser.add_argument('--failures', type=int, default=10,
-                        help='stop after so many')
+                        help='stop after this many failures')
     parser.add_argument('--shrink-seconds', type=float, default=300)
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)

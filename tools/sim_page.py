@@ -57,7 +57,7 @@ class Bar:
 
 
 class Run:
-    """What a trace tells."""
+    """The content of a trace."""
 
     def __init__(self, lines):
         self.lines, self.why, self.seed = [], '', ''
@@ -320,7 +320,7 @@ class Chart:
 
 
 def window(run):
-    """As far back as the messages can be told apart."""
+    """Back to the first message that can be distinguished."""
     times = [m[2] for m in run.messages if m[4] not in QUIET]
     begin = times[-MESSAGES_MAX] if len(times) > MESSAGES_MAX else 0
     return max(begin, run.end - WINDOW_MAX, 0)

@@ -54,7 +54,7 @@ def buckets_of(port, tls):
     for stage, bound, count in BUCKET.findall(text):
         found.setdefault(stage, []).append((float(bound), int(count)))
     if not found:
-        die('the node tells nothing of its stages')
+        die('the node does not report its stages')
     return found
 
 
@@ -368,7 +368,7 @@ class Work:
             raise OSError('not yet')
 
     def end(self):
-        """Of sessions that hold the locks."""
+        """TTL of the sessions that hold the locks."""
         for pipe in self.pipes:
             pipe.ask('SESSION.CLOSE', 'SESSION', str(pipe.session))
         self.pipes = []

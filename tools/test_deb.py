@@ -513,7 +513,7 @@ def exercise_units(machines):
     first.run('kill -STOP ' + pid)
     until(lambda: first.run('systemctl show -P MainPID haspd').stdout.strip()
           not in (pid, '0'), 'another haspd after the watchdog')
-    say('a haspd that stands still is ended by the watchdog, and started again')
+    say('a haspd that is frozen is ended by the watchdog, and restarted')
     done = first.run(CELL, timeout=60).stdout.split('\n')
     assert done[-4:-1] == ['hasp 700', 'hasp 750', 'hasp 700'], done
     first.run('hasp --socket /var/lib/hasp-cell/data user add x\n'

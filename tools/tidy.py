@@ -129,8 +129,8 @@ def is_prose(path):
 
 
 def spans(path, text):
-    """Yields each text that may name something, with its line: in Markdown what
-    stands between backticks, in C the comments."""
+    """Yields each text that may name something, with its line: in Markdown the
+    text between backticks, in C the comments."""
     pattern = r'`([^`\n]+)`' if path.endswith('.md') else r'/\*(.*?)\*/'
     for match in re.finditer(pattern, text, flags=re.S):
         yield (text.count('\n', 0, match.start()) + 1,

@@ -49,7 +49,7 @@ struct event_log_event {
 /* Lives as long as the core. */
 struct event_log {
     struct event_log_event *events; /* A ring; NULL before the first one. */
-    uint8_t *bytes;                 /* Likewise. */
+    uint8_t *bytes;                 /* The bytes of the ring. */
     uint64_t *newest_of; /* By the hash of a name: number + 1; or NULL. */
     uint64_t first;      /* Numbers of events, from 0. */
     uint64_t next;

@@ -656,7 +656,7 @@ void events_answer(struct core *core, const struct effect *effect)
             continue;
         }
         /* A follower could report the grant only once it has applied the entry
-         * itself: after the next entry, which tells it that this one is
+         * itself: after the next entry, which says that this one is
          * committed. */
         struct frame_answer answer = {.conn = attachment->peer_conn,
                                       .slot = SLOT_NONE,

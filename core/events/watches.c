@@ -297,9 +297,9 @@ static int by_cost(const void *a, const void *b)
     return u64_order(right->steps, left->steps);
 }
 
-/* What a pattern has cost in this turn; with 'is_trying', also what it can
- * still cost for the current event: otherwise one costly pattern after the
- * other would be tried before it is removed. */
+/* The cost of a pattern in this turn; with 'is_trying', also what it can still
+ * cost for the current event: otherwise one costly pattern after the other
+ * would be tried before it is removed. */
 static uint64_t weight_of(const struct core *core,
                           const struct pattern *pattern, bool is_trying)
 {
@@ -318,8 +318,8 @@ static uint64_t watches_cost_of(const struct core *core,
     return steps;
 }
 
-/* Ends the connection, whose own patterns are then no longer tried. Returns
- * their weight. */
+/* Ends the connection; its own patterns are then no longer tried. Returns their
+ * weight. */
 static uint64_t close_watcher(struct core *core, struct conn *conn,
                               bool is_trying)
 {

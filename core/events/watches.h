@@ -11,7 +11,7 @@
  *
  * Bounds: a channel or glob has at most WATCH_SIZE_MAX bytes; a connection
  * WATCH_COUNT_MAX prefixes and channels and GLOB_COUNT_MAX globs; a node
- * WATCH_COUNT_NODE_MAX in total. Of those a user has the quota `watches`, and
+ * WATCH_COUNT_NODE_MAX in total. A user has the quota `watches` of those, and
  * all unauthenticated clients of one address have WATCH_COUNT_ORIGIN_MAX. */
 
 #ifndef HASP_CORE_EVENTS_WATCHES_H

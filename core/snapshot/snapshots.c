@@ -288,7 +288,7 @@ static void snapshots_acknowledge(struct core *core, bool is_done)
     }
 }
 
-/* Starts to receive with the first part of a sending; false if no more of it is
+/* Starts to receive with the first part of a sending; false if the rest is not
  * wanted. */
 static bool snapshots_begin_receiving(struct core *core, uint64_t from,
                                       const struct frame_snapshot *part)

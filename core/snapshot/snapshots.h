@@ -52,10 +52,10 @@ struct snapshots {
     /* The index of the snapshot from which the port builds log and table; 0:
      * none. */
     uint64_t installing;
-    uint64_t index; /* Of the newest snapshot taken or loaded. */
+    uint64_t index; /* Index of the newest snapshot taken or loaded. */
     uint64_t retry_ns;
     struct snapshot_receiver receiver;
-    struct backup backup;        /* Of backup.h. */
+    struct backup backup;        /* See backup.h. */
     struct snapshot_header good; /* The checked snapshot, if any ... */
     struct buffer members;       /* ... and its configuration. */
 };

@@ -16,8 +16,8 @@ class StaleToken(Exception):
 
 
 def write(path, content, token):
-    """Replaces the file; StaleToken if it has seen a higher token. Whoever
-    stores the file must do this check: on a file server, the server."""
+    """Replaces the file; StaleToken if it has seen a higher token. The program
+    that stores the file must do this check: on a file server, the server."""
     with open(path + '.lock', 'w') as mutex:
         fcntl.flock(mutex, fcntl.LOCK_EX)  # Between check and rename.
         if os.path.exists(path):

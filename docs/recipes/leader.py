@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Leader election: start it on every machine, one of them works.
 
-    leader.py [SECONDS]     leads so long, then steps down (default: for ever)
+    leader.py [SECONDS]     leads for this time, then steps down (default: for
+    ever)
 """
 
 import sys

@@ -7,12 +7,11 @@
 #
 #   0 2 * * *  once.sh nightly +\%F /usr/local/bin/nightly
 #
-# PERIOD is a text, or a format of date(1), which tells the time in UTC.
-# The first machine takes the lock NAME/PERIOD and leaves it to its TTL of a
-# minute, so a machine whose clock is behind by less than that finds it taken,
-# even if the job has ended. The second lock keeps tonight's run from
-# overlapping with last night's. A machine that dies in the midst does not
-# repeat the job.
+# PERIOD is a text, or a format of date(1), in UTC. The first machine takes the
+# lock NAME/PERIOD and leaves it to its TTL of a minute, so a machine with a
+# clock that is slow by less than that finds it taken, even if the job has
+# ended. The second lock keeps tonight's run from overlapping with last night's.
+# A machine that dies in the midst does not repeat the job.
 set -eu
 name=$1
 period=$2

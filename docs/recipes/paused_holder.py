@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A holder is paused between its last look and its write.
+"""A holder is paused between its last check and its write.
 
     paused_holder.py             the write comes late, an update is lost
     paused_holder.py --check     the database checks the token, nothing is lost
@@ -8,7 +8,7 @@
 Two processes add 1 to a counter under one lock. The first is stopped with
 SIGSTOP after it has read the counter, as a long garbage collection or the
 migration of a virtual machine would stop it. Its lease runs out, the second
-process gets the lock and adds; then the first one goes on.
+process gets the lock and adds; then the first one continues.
 """
 
 import os
@@ -78,7 +78,7 @@ def main():
         os.waitpid(pid, os.WUNTRACED)
         print('first: stopped', flush=True)
         add(path, 'second', checks)
-        print('first: goes on', flush=True)
+        print('first: continues', flush=True)
         os.kill(pid, signal.SIGCONT)
         os.waitpid(pid, 0)
         print('two additions made', read(connect(path)))

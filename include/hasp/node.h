@@ -141,8 +141,8 @@ enum hasp_node_log_level {
     HASP_NODE_LOG_DEBUG
 };
 
-/* Protocols that a port accepts; the first byte of a connection tells TLS from
- * plain. */
+/* Protocols that a port accepts; the first byte of a connection distinguishes
+ * TLS from plain. */
 enum hasp_node_tls {
     HASP_NODE_TLS_OFF,    /* Plain only. */
     HASP_NODE_TLS_ALLOW,  /* Both: to migrate from off to require. */

@@ -698,7 +698,7 @@ static const struct kind {
      99000},
     {"ask for a lock, readers of the lock", fill_readers, ask_readers, false,
      0},
-    {"blacklist+pardon a session, blacklisted sessions", fill_blacklist,
+    {"blacklist+unblock a session, blacklisted sessions", fill_blacklist,
      blacklist_one, false, 100000},
     {"open+close, blacklisted sessions", fill_blacklist, open_and_close, false,
      100000},
@@ -709,15 +709,15 @@ static const struct kind {
     {"come and go, waits for it and another", fill_crowd, pass_crowd, false, 0},
     {"come and go, waits for a slot of it and another", fill_crowd_for_slots,
      pass_slots, false, 0},
-    {"disable a user, his waits", fill_disabled, disable, true, 0},
-    {"disable a user, his sessions, each waits", fill_disabled_sessions,
+    {"disable a user, its waits", fill_disabled, disable, true, 0},
+    {"disable a user, its sessions, each waits", fill_disabled_sessions,
      disable, true, 0},
     {"withdraw a right, sessions, each waits", fill_disabled_sessions, withdraw,
      true, 0},
     {"withdraw a right, waits of a session", fill_withdrawn, withdraw, true, 0},
     {"blacklist a pattern, sessions", fill_plain_sessions, blacklist_many,
      false, 100000},
-    {"a reign begins, sessions", fill_reign, begin_reign, true, 0},
+    {"a leader takes over, sessions", fill_reign, begin_reign, true, 0},
 };
 
 void bench_begin(struct bench *bench)

@@ -630,7 +630,7 @@ static void begin_new_life(struct bench *bench, uint64_t quarantine_ms)
     as_leader(bench);
 }
 
-/* What a restore keeps. */
+/* The state that a restore keeps. */
 static void fill_kept(struct bench *bench)
 {
     fill_durable_readers(bench);
