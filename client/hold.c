@@ -154,8 +154,8 @@ static void end_held(struct hasp_hold *hold, struct held *held,
 {
     held->is_over = true;
     hold->has_ended = true;
-    if (!hold->is_told) {
-        hold->is_told = true;
+    if (!hold->is_reported) {
+        hold->is_reported = true;
         session_fsm_add_event(hold->fsm, HASP_EVENT_LOST, held->token,
                               bytes_of_text(held->name), reason);
     }
@@ -408,10 +408,10 @@ void session_fsm_look(struct session_fsm *fsm, const struct hasp_hold *hold,
 void holds_turn(struct session_fsm *fsm)
 {
     LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
-        if (hold->is_told || limit_left_ns(hold, fsm->conn->now) != 0) {
+        if (hold->is_reported || limit_left_ns(hold, fsm->conn->now) != 0) {
             continue;
         }
-        hold->is_told = true;
+        hold->is_reported = true;
         if (!fsm->is_over) {
             session_fsm_add_event(fsm, HASP_EVENT_LOST, hold->held[0].token,
                                   bytes_of_text(hold->held[0].name),
@@ -425,7 +425,7 @@ uint64_t holds_left_ns(struct session_fsm *fsm, struct lease_clock now)
     uint64_t least_ns = UINT64_MAX;
     LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
         uint64_t left_ns = limit_left_ns(hold, now);
-        if (!hold->is_told && left_ns < least_ns) {
+        if (!hold->is_reported && left_ns < least_ns) {
             least_ns = left_ns;
         }
     }

@@ -103,11 +103,11 @@ enum cluster_view known_cluster_see(struct known_cluster *known,
                                     uint64_t now_ns,
                                     char ret_id[CLUSTER_ID_TEXT_SIZE])
 {
-    bool is_told = reply->value[0].type == RESP_MAP &&
-                   resp_find(reply, 0, "cluster") != NULL;
+    bool is_reported = reply->value[0].type == RESP_MAP &&
+                       resp_find(reply, 0, "cluster") != NULL;
     copy_id(ret_id,
-            is_told ? reply_text(reply, 0, "cluster") : bytes_of(NULL, 0));
-    if (!is_told) {
+            is_reported ? reply_text(reply, 0, "cluster") : bytes_of(NULL, 0));
+    if (!is_reported) {
         return CLUSTER_FITS;
     }
     if (ret_id[0] == '\0') {

@@ -240,8 +240,8 @@ static int operation_begin(struct operation *operation, uint64_t deadline_ns)
     return 0;
 }
 
-static void ask_anew(struct operation *operation, enum operation_step step,
-                     uint64_t deadline_ns)
+static void ask_once_more(struct operation *operation, enum operation_step step,
+                          uint64_t deadline_ns)
 {
     struct session_fsm *fsm = operation->fsm;
     operation->step = step;
@@ -446,7 +446,7 @@ static void operation_settle(struct operation *operation, int error,
     }
     operation_tell(operation, error, why);
     operation->ask.was_sent = true;
-    ask_anew(operation, STEP_SETTLE, UINT64_MAX);
+    ask_once_more(operation, STEP_SETTLE, UINT64_MAX);
 }
 
 /* Turns a granted ACQUIRE into its RELEASE. */
@@ -460,7 +460,7 @@ static void turn_into_release(struct operation *operation)
     /* The number that has just ended leaves room for this one. */
     int error = request_numbers_begin(numbers, &operation->number);
     CHECK(error == 0);
-    ask_anew(operation, STEP_SETTLE, UINT64_MAX);
+    ask_once_more(operation, STEP_SETTLE, UINT64_MAX);
 }
 
 /* Reads a number, what was granted, or nil; OK (of LOCK.NOTE) is 0. */
@@ -514,7 +514,7 @@ static void operation_park(struct operation *operation)
     struct session_fsm *fsm = operation->fsm;
     operation->ask.was_sent = true;
     if (operation->hint == operation->place) {
-        ask_anew(operation, STEP_ASK, limit_ns(operation));
+        ask_once_more(operation, STEP_ASK, limit_ns(operation));
         return;
     }
     operation->step = STEP_PARKED;
@@ -567,8 +567,8 @@ static bool is_stale(struct operation *operation, bool is_pushed)
                                                           grant->left_ms,
                                                           fsm->conn->now) == 0);
     }
-    bool asks = has_no_time && (is_pushed || !operation->is_asked_anew);
-    operation->is_asked_anew |= asks;
+    bool asks = has_no_time && (is_pushed || !operation->is_repeated);
+    operation->is_repeated |= asks;
     return asks;
 }
 
@@ -597,9 +597,9 @@ static void operation_granted(struct operation *operation, bool is_pushed)
         bool is_withdrawn = operation->step == STEP_WITHDRAW;
         uint64_t timeout_ns = after_ms(fsm, fsm->timeout_ms);
         operation->ask.was_sent = true;
-        ask_anew(operation, is_withdrawn ? STEP_WITHDRAW : STEP_ASK,
-                 is_withdrawn ? after_ms(fsm, WITHDRAW_MS)
-                              : u64_max(limit_ns(operation), timeout_ns));
+        ask_once_more(operation, is_withdrawn ? STEP_WITHDRAW : STEP_ASK,
+                      is_withdrawn ? after_ms(fsm, WITHDRAW_MS)
+                                   : u64_max(limit_ns(operation), timeout_ns));
     } else if (operation->kind == OPERATION_CONVERT) {
         operation_converted(operation);
     } else {
@@ -650,7 +650,8 @@ static void looked_for(struct operation *operation,
 static void operation_withdraw(struct operation *operation)
 {
     operation->ask.was_sent = true;
-    ask_anew(operation, STEP_WITHDRAW, after_ms(operation->fsm, WITHDRAW_MS));
+    ask_once_more(operation, STEP_WITHDRAW,
+                  after_ms(operation->fsm, WITHDRAW_MS));
 }
 
 static bool is_forgotten(const struct client_request_end *end)
@@ -846,7 +847,7 @@ void operations_pushed(struct session_fsm *fsm, const struct resp_reply *reply)
         } else if (take_push(operation, reply)) {
             operation_granted(operation, true);
         } else {
-            ask_anew(operation, STEP_ASK, limit_ns(operation));
+            ask_once_more(operation, STEP_ASK, limit_ns(operation));
         }
     }
 }
@@ -856,7 +857,7 @@ void operations_ask_again(struct session_fsm *fsm)
     LIST_FOR (struct operation, operation, &fsm->changes, in_machine) {
         operation->hint = 0;
         if (operation->step == STEP_PARKED && !operation_is_behind(operation)) {
-            ask_anew(operation, STEP_ASK, limit_ns(operation));
+            ask_once_more(operation, STEP_ASK, limit_ns(operation));
         }
     }
 }
@@ -871,7 +872,7 @@ void operations_turn(struct session_fsm *fsm)
                 fsm->conn->now.monotonic_ns < limit) {
                 operation->look_ns = after_ms(fsm, BEHIND_MS);
             } else {
-                ask_anew(operation, STEP_ASK, limit);
+                ask_once_more(operation, STEP_ASK, limit);
             }
         }
     }
@@ -888,12 +889,12 @@ uint64_t operations_next_ns(const struct session_fsm *fsm)
     return next_ns;
 }
 
-void operations_end(struct session_fsm *fsm, bool are_told)
+void operations_end(struct session_fsm *fsm, bool are_notified)
 {
     while (!list_is_empty(&fsm->changes)) {
         struct operation *operation = LIST_FIRST(&fsm->changes,
                                                  struct operation, in_machine);
-        if (are_told) {
+        if (are_notified) {
             operation_tell(operation, HASP_ELOST,
                            "the session was lost while it waited");
         }

@@ -39,12 +39,12 @@ struct operation {
     /* The grants. RELEASE: the holds to release, one per name; token 0: any
      * hold of the owner. */
     struct granted *grants;
-    bool was_lost;      /* RELEASE: skip locks that have ended. */
-    bool is_asked_anew; /* Repeated to get the rest of the limit. */
-    uint64_t end_ns;    /* End of the wait; UINT64_MAX: never. */
-    uint64_t look_ns;   /* End of PARKED. */
-    uint64_t place;     /* Place in the queue: an index of the log. */
-    uint64_t hint;      /* Place whose end was pushed before the answer. */
+    bool was_lost;    /* RELEASE: skip locks that have ended. */
+    bool is_repeated; /* Repeated to get the rest of the limit. */
+    uint64_t end_ns;  /* End of the wait; UINT64_MAX: never. */
+    uint64_t look_ns; /* End of PARKED. */
+    uint64_t place;   /* Place in the queue: an index of the log. */
+    uint64_t hint;    /* Place whose end was pushed before the answer. */
     bool is_interrupted;
 };
 

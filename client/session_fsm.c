@@ -15,7 +15,7 @@
 #include "client/reply.h"
 
 /* Events that other clients cause without limit. */
-#define TOLD_MAX 64
+#define OTHER_MAX 64
 
 /* --- Events --------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ struct event_node *session_fsm_take_event(struct session_fsm *fsm)
                                          in_machine);
     if (node != NULL) {
         list_remove(&node->in_machine);
-        fsm->told_count -= is_from_others(node->event.kind);
+        fsm->other_count -= is_from_others(node->event.kind);
     }
     return node;
 }
@@ -47,7 +47,7 @@ static void session_fsm_copy_text(char *out, size_t size, struct bytes text)
 void session_fsm_add_event(struct session_fsm *fsm, enum hasp_event_kind kind,
                            uint64_t token, struct bytes name, struct bytes text)
 {
-    if (is_from_others(kind) && fsm->told_count >= TOLD_MAX) {
+    if (is_from_others(kind) && fsm->other_count >= OTHER_MAX) {
         return;
     }
     struct event_node *node = calloc(1, sizeof *node);
@@ -58,7 +58,7 @@ void session_fsm_add_event(struct session_fsm *fsm, enum hasp_event_kind kind,
     node->event.token = token;
     session_fsm_copy_text(node->event.name, sizeof node->event.name, name);
     session_fsm_copy_text(node->event.text, sizeof node->event.text, text);
-    fsm->told_count += is_from_others(kind);
+    fsm->other_count += is_from_others(kind);
     list_push_back(&fsm->events, &node->in_machine);
 }
 
@@ -104,14 +104,14 @@ static void tell_state(struct session_fsm *fsm)
         [LEASE_LOST] = {HASP_EVENT_LOST, "the lease has run out"},
     };
     enum lease_state state = lease_check(&fsm->lease, fsm->conn->now);
-    if (state == fsm->told) {
+    if (state == fsm->reported) {
         return;
     }
     const char *text = events[state].text;
     if (state != LEASE_HELD && fsm->why[0] != '\0') {
         text = fsm->why;
     }
-    fsm->told = state;
+    fsm->reported = state;
     session_fsm_add_event(fsm, events[state].kind, 0, bytes_of(NULL, 0),
                           bytes_of_text(text));
 }
@@ -200,7 +200,7 @@ struct client_act {
     struct client_call *call; /* NULL: its call has ended. */
     /* End of the call of an OPEN, in CLOCK_MONOTONIC; UINT64_MAX: with
      * 'ask'. */
-    uint64_t told_by_ns;
+    uint64_t report_by_ns;
     struct credentials credentials;
 };
 
@@ -234,7 +234,7 @@ static struct client_act *session_fsm_act_new(struct session_fsm *fsm,
         act->ask.data = act;
         act->ask.done = done;
         act->ask.is_read = true;
-        act->told_by_ns = UINT64_MAX;
+        act->report_by_ns = UINT64_MAX;
         act->ask.deadline_ns = fsm->conn->now.monotonic_ns +
                                fsm->timeout_ms * NS_PER_MS;
         query_begin(&act->ask.query, command);
@@ -335,7 +335,7 @@ static void tell_late(struct client_act *act)
     end.error = asking_judge(fsm->conn, &act->ask);
     call->error = session_fsm_error(fsm, &end, call->why);
     act->call = NULL;
-    act->told_by_ns = UINT64_MAX;
+    act->report_by_ns = UINT64_MAX;
     act->ask.is_once = true;
     if (!act->ask.is_sent) {
         session_fsm_act_free(act);
@@ -346,7 +346,7 @@ static void tell_late(struct client_act *act)
 static void acts_turn(struct session_fsm *fsm)
 {
     LIST_FOR_SAFE (struct client_act, act, &fsm->acts, in_machine) {
-        if (fsm->conn->now.monotonic_ns >= act->told_by_ns) {
+        if (fsm->conn->now.monotonic_ns >= act->report_by_ns) {
             tell_late(act);
         }
     }
@@ -357,7 +357,7 @@ static uint64_t acts_left_ns(const struct session_fsm *fsm,
 {
     uint64_t next_ns = UINT64_MAX;
     LIST_FOR (const struct client_act, act, &fsm->acts, in_machine) {
-        next_ns = u64_min(next_ns, act->told_by_ns);
+        next_ns = u64_min(next_ns, act->report_by_ns);
     }
     return next_ns == UINT64_MAX        ? next_ns
            : next_ns > now.monotonic_ns ? next_ns - now.monotonic_ns
@@ -431,7 +431,7 @@ int session_fsm_open(struct session_fsm *fsm,
     act->ask.blocks = true;
     /* Only the call ends at the deadline. The request continues, so that a
      * session opened late is noticed and closed. */
-    act->told_by_ns = act->ask.deadline_ns;
+    act->report_by_ns = act->ask.deadline_ns;
     act->ask.deadline_ns = UINT64_MAX;
     hex_put(act->credentials.secret, bytes_of(random, SESSION_FSM_RANDOM_SIZE));
     struct query *query = &act->ask.query;
@@ -628,7 +628,7 @@ static uint64_t left_ns(struct session_fsm *fsm, struct lease_clock now)
         return acts_left_ns(fsm, now);
     }
     enum lease_state state = lease_check(&fsm->lease, now);
-    if (state != fsm->told) {
+    if (state != fsm->reported) {
         return 0;
     }
     if (state == LEASE_JEOPARDY) {
@@ -653,7 +653,7 @@ static uint64_t session_fsm_turn(void *data, struct lease_clock now)
     acts_turn(fsm);
     if (fsm->is_open && !fsm->is_over) {
         tell_state(fsm);
-        fsm->is_over = fsm->told == LEASE_LOST;
+        fsm->is_over = fsm->reported == LEASE_LOST;
         holds_turn(fsm);
         if (fsm->is_over) {
             operations_end(fsm, true);
@@ -682,7 +682,7 @@ void session_fsm_enter(struct session_fsm *fsm, struct lease_clock now)
 
 void session_fsm_init(struct session_fsm *fsm, struct cluster_conn *conn)
 {
-    *fsm = (struct session_fsm){.conn = conn, .told = LEASE_HELD};
+    *fsm = (struct session_fsm){.conn = conn, .reported = LEASE_HELD};
     fsm->member.hooks = (struct cluster_conn_hooks){
         .turn = session_fsm_turn,
         .push = session_fsm_pushed,

@@ -108,8 +108,8 @@ struct hasp_hold {
     struct operation *release;
     struct held *held;
     size_t count;
-    bool has_ended; /* One of its locks has ended. */
-    bool is_told;   /* LOST was reported. */
+    bool has_ended;   /* One of its locks has ended. */
+    bool is_reported; /* LOST was reported. */
     bool has_limit;
     uint64_t limit_ms; /* Maximum hold time, if known ... */
     uint64_t left_ms;  /* ... and the rest of it at 'limit_sent'. */
@@ -132,12 +132,12 @@ struct session_fsm {
     uint64_t alive_until_ns; /* CLOCK_BOOTTIME */
     struct credentials credentials;
     struct lease lease;
-    enum lease_state told;   /* Last reported state. */
-    bool is_open;            /* Opened and not closed. */
-    bool is_endless;         /* Durable; counted by the known cluster. */
-    bool is_refused;         /* The cluster will not renew it. */
-    bool is_over;            /* Lost, and all calls have ended. */
-    char why[HASP_WHY_SIZE]; /* Error of the last heartbeat, or "". */
+    enum lease_state reported; /* Last reported state. */
+    bool is_open;              /* Opened and not closed. */
+    bool is_endless;           /* Durable; counted by the known cluster. */
+    bool is_refused;           /* The cluster will not renew it. */
+    bool is_over;              /* Lost, and all calls have ended. */
+    char why[HASP_WHY_SIZE];   /* Error of the last heartbeat, or "". */
     struct client_request keep;
     uint64_t seen;              /* Newest notice that was processed. */
     uint64_t heard;             /* Newest notice that was reported. */
@@ -147,7 +147,7 @@ struct session_fsm {
     struct list changes;        /* Operations on locks, with cleanups. */
     struct list holds;
     struct list events;
-    uint32_t told_count; /* Events that other clients caused. */
+    uint32_t other_count; /* Events that other clients caused. */
 };
 
 /* Joins 'conn', which outlives it. */
@@ -265,8 +265,8 @@ void operations_ask_again(struct session_fsm *fsm);
 /* Handles parked operations whose time has come. */
 void operations_turn(struct session_fsm *fsm);
 uint64_t operations_next_ns(const struct session_fsm *fsm);
-/* Frees all operations; if 'are_told', their callers get HASP_ELOST. */
-void operations_end(struct session_fsm *fsm, bool are_told);
+/* Frees all operations; if 'are_notified', their callers get HASP_ELOST. */
+void operations_end(struct session_fsm *fsm, bool are_notified);
 
 /* Allocates an operation on 'count' locks and reserves its number; NULL: no
  * memory. */

@@ -30,7 +30,7 @@ struct shown {
     pthread_mutex_t mutex;
     struct shown_reading reading;
     bool was_let_in;
-    char told[HASP_WHY_SIZE]; /* Why the files were not taken, or "". */
+    char reported[HASP_WHY_SIZE]; /* Why the files were not taken, or "". */
 };
 
 /* --- Reading -------------------------------------------------------------- */
@@ -251,8 +251,8 @@ static void shown_tell_refused(struct shown *shown, const char *reason,
                                char why[HASP_WHY_SIZE])
 {
     why[0] = '\0';
-    if (strcmp(shown->told, reason) != 0) {
-        snprintf(shown->told, sizeof shown->told, "%s", reason);
+    if (strcmp(shown->reported, reason) != 0) {
+        snprintf(shown->reported, sizeof shown->reported, "%s", reason);
         snprintf(why, HASP_WHY_SIZE,
                  "the new certificates or secret are not taken: %.450s",
                  reason);
@@ -272,7 +272,7 @@ bool shown_renew(struct shown *shown, char why[HASP_WHY_SIZE])
     bool is_new = error == 0 && memcmp(reading.digest, shown->reading.digest,
                                        SHA256_SIZE) != 0;
     if (error == 0 && !is_new) {
-        shown->told[0] = '\0';
+        shown->reported[0] = '\0';
     } else if (is_new && !is_of_same_user(&reading, &shown->reading)) {
         /* A session belongs to a user: as another one it would be refused, and
          * lost. */
@@ -286,7 +286,7 @@ bool shown_renew(struct shown *shown, char why[HASP_WHY_SIZE])
         struct shown_reading old = shown->reading;
         shown->reading = reading;
         reading = old;
-        shown->told[0] = '\0';
+        shown->reported[0] = '\0';
     }
     reading_done(&reading);
     pthread_mutex_unlock(&shown->mutex);

@@ -159,7 +159,7 @@ static uint64_t session_of(const struct effect *effect)
 static void log_sessions(struct core *core, struct buffer *line,
                          uint64_t log_index, const struct effects *effects)
 {
-    uint64_t told[SESSION_SHOWN_MAX];
+    uint64_t logged[SESSION_SHOWN_MAX];
     uint32_t count = 0, left_out = 0;
     for (uint32_t i = 0; i < effects->count; i++) {
         const struct effect *effect = &effects->effect[i];
@@ -170,7 +170,7 @@ static void log_sessions(struct core *core, struct buffer *line,
             audit_log_put_number(line, "released_token", effect->token);
         }
         for (uint32_t j = 0; j < count; j++) {
-            is_known |= told[j] == id;
+            is_known |= logged[j] == id;
         }
         if (is_known) {
             continue;
@@ -181,10 +181,10 @@ static void log_sessions(struct core *core, struct buffer *line,
             left_out++;
             continue;
         }
-        told[count++] = id;
+        logged[count++] = id;
     }
     if (count > 0) {
-        audit_log_put_session(core, line, told[0]);
+        audit_log_put_session(core, line, logged[0]);
     }
     if (left_out > 0) {
         buffer_printf(line, " sessions_left_out=%u", left_out);
@@ -193,7 +193,7 @@ static void log_sessions(struct core *core, struct buffer *line,
     for (uint32_t i = 1; i < count; i++) {
         struct buffer other = {0};
         put_index(core, &other, log_index);
-        audit_log_put_session(core, &other, told[i]);
+        audit_log_put_session(core, &other, logged[i]);
         write_line("administration concerns", &other);
     }
 }

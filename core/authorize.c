@@ -31,7 +31,7 @@ static bool authorize_refuse(struct core *core, struct request *request,
     char text[WHY_SIZE];
     size_t size = why.size < sizeof text - 1 ? why.size : sizeof text - 1;
     if (!is_final && !request->is_confirmed) {
-        request->is_unwelcome = true;
+        request->must_be_refused = true;
         read_index_enqueue(core, request);
         return false;
     }

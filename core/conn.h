@@ -48,7 +48,7 @@ struct conn {
     struct list in_due;  /* See conns.due. */
     /* The value of conns.changes when it was last checked. */
     uint64_t looked_at;
-    bool is_untold; /* A push was lost, so the connection has to end. */
+    bool has_lost_push; /* A push was lost, so the connection has to end. */
     uint64_t id;
     uint64_t opened_ns;
     char *address;
@@ -91,9 +91,9 @@ struct conn {
     /* It gets a push when a wait of its sessions is over. */
     bool hears_answers;
     bool may_back_up; /* A leader has authorized its user for RAFT.BACKUP. */
-    bool is_known;   /* It has done something, see core_client_is_stranger(). */
-    bool is_closing; /* This node has closed it; nothing more is written. */
-    bool is_quiet;   /* Its client has not died, so no linger starts. */
+    bool is_known;    /* It has done something, see core_client_is_fresh(). */
+    bool is_closing;  /* This node has closed it; nothing more is written. */
+    bool is_quiet;    /* Its client has not died, so no linger starts. */
 };
 
 /* How many connections a user has to this node, if any. */

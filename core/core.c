@@ -279,7 +279,7 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
     CHECK(conn_find(core, conn) == NULL);
 }
 
-bool core_client_is_stranger(struct core *core, uint64_t conn)
+bool core_client_is_fresh(struct core *core, uint64_t conn)
 {
     const struct conn *found = conn_find(core, conn);
     return found == NULL || (!found->is_known && found->watch_count == 0);
@@ -654,7 +654,7 @@ bool core_is_quiet(const struct core *core)
     if (!core->run.is_stopping) {
         return false;
     }
-    if (is_leader(core) && liveness_heir(core) != 0) {
+    if (is_leader(core) && liveness_successor(core) != 0) {
         return false;
     }
     return list_is_empty(&core->requests.at[REQUEST_LOGGED]) &&

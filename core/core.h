@@ -319,7 +319,7 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
 /* True if the connection has done nothing for which it should be kept: it has
  * changed nothing, has no session, renews none, and watches nothing. At the
  * limit such connections are closed first. */
-bool core_client_is_stranger(struct core *core, uint64_t conn);
+bool core_client_is_fresh(struct core *core, uint64_t conn);
 
 /* True if the connection is not authenticated while access is required: it may
  * do nothing but authenticate. */
@@ -570,7 +570,7 @@ struct core_denial {
     const char *command;     /* "LOCK.ACQUIRE"; "": several. */
     char why[256];           /* "NOPERM user ..."; longer ones are cut. */
     uint64_t count;
-    uint64_t untold_count;
+    uint64_t unreported_count;
     uint64_t unwritten_count; /* Counted, but not yet in the file; ... */
     uint64_t in_writing;      /* ... subtracted when they are written. */
     uint64_t first_ms;

@@ -475,8 +475,8 @@ void dispatch_refuse_for_disk(struct core *core, struct request *request)
  * Answering nil would say that another client has the lock. Waiting requests
  * keep their place and are granted in turn; a client that repeats one without
  * WAIT gives its place up. */
-static bool dispatch_is_vain(struct core *core, const struct request *request,
-                             const struct call *call)
+static bool dispatch_is_futile(struct core *core, const struct request *request,
+                               const struct call *call)
 {
     return (call->command->flags & COMMAND_ACQUIRES) != 0 &&
            call_number(call, OPTION_WAIT, 0) == 0 &&
@@ -484,7 +484,7 @@ static bool dispatch_is_vain(struct core *core, const struct request *request,
            !request_may_be_done(request) && !is_repeated(core, request, call);
 }
 
-static void refuse_vain(struct core *core, struct request *request)
+static void refuse_futile(struct core *core, struct request *request)
 {
     char why[128];
     int size = snprintf(why, sizeof why,
@@ -516,7 +516,7 @@ static void decide_now(struct core *core, struct request *request)
     const struct command *command = request->command;
     const struct call *call = request->call;
     CHECK(is_serving(core) && call != NULL && call->command == command);
-    request->is_unwelcome = false;
+    request->must_be_refused = false;
     request->is_pushed = call_has(call, OPTION_PUSH);
     request->is_full = call_has(call, OPTION_FULL);
     if (request->is_pushed) {
@@ -534,12 +534,12 @@ static void decide_now(struct core *core, struct request *request)
             }
             /* Another node may lead and have granted it, so leadership must be
              * confirmed before the request is refused (rule 13). */
-            request->is_unwelcome = true;
+            request->must_be_refused = true;
             read_index_enqueue(core, request);
             return;
         }
-        if (dispatch_is_vain(core, request, call)) {
-            refuse_vain(core, request);
+        if (dispatch_is_futile(core, request, call)) {
+            refuse_futile(core, request);
             return;
         }
         if (!propose_is_open(core)) {
@@ -630,7 +630,7 @@ static void read_now(struct core *core, struct request *request)
     /* A request that waits for a read keeps its parsed call. */
     CHECK(call != NULL);
     request_leave(core, request);
-    if (!request->is_unwelcome) {
+    if (!request->must_be_refused) {
         if (authorize_passes(core, request, call, true)) {
             request->command->read(core, request);
         }

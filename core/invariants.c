@@ -240,7 +240,7 @@ static const char *check_queued(const struct core *core)
 
 /* Checks that a leader has nothing under way before BEGIN is applied (rule 12),
  * and that a node that does not lead keeps no state of a leader (rule 14). */
-static const char *check_reign(const struct core *core)
+static const char *check_leadership(const struct core *core)
 {
     const struct leadership *leadership = &core->leadership;
     if (is_serving(core)) {
@@ -251,7 +251,7 @@ static const char *check_reign(const struct core *core)
         leadership->change.state != CHANGE_NONE ||
         leadership->transfer.state != TRANSFER_NONE ||
         leadership->read_index.newest.number != 0 ||
-        leadership->clock_heir != 0 || leadership->disk_heir != 0 ||
+        leadership->clock_successor != 0 || leadership->disk_successor != 0 ||
         leadership->sweep.is_under_way) {
         return "a request is under way at a leader that does not serve";
     }
@@ -355,8 +355,8 @@ static const char *check_due(const struct core *core)
 const char *core_check(const struct core *core)
 {
     static const char *(*const checks[])(const struct core *core) = {
-        check_reign, check_requests, check_propose, check_queued,
-        check_sweep, check_conns,    check_due};
+        check_leadership, check_requests, check_propose, check_queued,
+        check_sweep,      check_conns,    check_due};
     const char *wrong = NULL;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && wrong == NULL;
          i++) {

@@ -48,8 +48,9 @@ struct leadership {
     struct sweep sweep;
     struct snapshot_sender senders[PEER_COUNT_MAX]; /* Indexed as core.peers. */
     bool must_compare_levels;
-    uint64_t clock_heir; /* The successor, if this node's clock is off; 0. */
-    uint64_t disk_heir;  /* The successor, if its disk is slow; 0. */
+    uint64_t
+        clock_successor; /* The successor, if this node's clock is off; 0. */
+    uint64_t disk_successor; /* The successor, if its disk is slow; 0. */
 };
 
 #define LEADERSHIP_OVER_SIZE 128

@@ -59,7 +59,7 @@ static void refuse_level(struct core *core, struct request *request,
     if (request->is_confirmed) {
         feature_refuse(core, request, what);
     } else {
-        request->is_unwelcome = true;
+        request->must_be_refused = true;
         read_index_enqueue(core, request);
     }
 }

@@ -85,7 +85,7 @@ struct request {
     bool is_heard;          /* KEEP: all its sessions' deadlines were moved. */
     /* A change that is to be refused: the disk is full, or the feature level is
      * too low. */
-    bool is_unwelcome;
+    bool must_be_refused;
     bool is_confirmed; /* While it is decided on: leadership is confirmed. */
     uint8_t version;
     struct bytes address; /* Its client's address, if it is remote. */

@@ -69,30 +69,33 @@ bool scripts_note_refused(struct scripts *scripts, const char *sha)
 
 /* The place of the grant in the list; SCRIPTS_REFUSED_MAX if it is not
  * there. */
-static size_t find_vain(const struct scripts *scripts, uint64_t token)
+static size_t find_refused_grant(const struct scripts *scripts, uint64_t token)
 {
     size_t i = 0;
     CHECK(token != 0); /* Token 0 marks an unused place. */
-    while (i < SCRIPTS_REFUSED_MAX && scripts->vain[i].token != token) {
+    while (i < SCRIPTS_REFUSED_MAX &&
+           scripts->refused_grants[i].token != token) {
         i++;
     }
     return i;
 }
 
-void scripts_note_vain(struct scripts *scripts, uint64_t token, const char *why)
+void scripts_note_refusal(struct scripts *scripts, uint64_t token,
+                          const char *why)
 {
-    size_t i = find_vain(scripts, token);
+    size_t i = find_refused_grant(scripts, token);
     if (i == SCRIPTS_REFUSED_MAX) {
-        i = scripts->vain_count++ % SCRIPTS_REFUSED_MAX;
+        i = scripts->refused_grant_count++ % SCRIPTS_REFUSED_MAX;
     }
-    scripts->vain[i].token = token;
-    snprintf(scripts->vain[i].why, sizeof scripts->vain[i].why, "%s", why);
+    scripts->refused_grants[i].token = token;
+    snprintf(scripts->refused_grants[i].why,
+             sizeof scripts->refused_grants[i].why, "%s", why);
 }
 
-const char *scripts_vain(const struct scripts *scripts, uint64_t token)
+const char *scripts_refusal(const struct scripts *scripts, uint64_t token)
 {
-    size_t i = find_vain(scripts, token);
-    return i < SCRIPTS_REFUSED_MAX ? scripts->vain[i].why : NULL;
+    size_t i = find_refused_grant(scripts, token);
+    return i < SCRIPTS_REFUSED_MAX ? scripts->refused_grants[i].why : NULL;
 }
 
 void scripts_note_time(struct scripts *scripts, uint64_t time_ms, bool is_own,

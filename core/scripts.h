@@ -46,11 +46,11 @@ struct scripts {
     char refused[SCRIPTS_REFUSED_MAX][SHA1_TEXT_SIZE];
     uint32_t refused_count;
     /* The newest grants after which a script was refused, and the reason. */
-    struct vain_script {
+    struct refused_grant {
         uint64_t token;
         char why[SCRIPT_WHY_SIZE];
-    } vain[SCRIPTS_REFUSED_MAX];
-    uint32_t vain_count;
+    } refused_grants[SCRIPTS_REFUSED_MAX];
+    uint32_t refused_grant_count;
     struct script_clock clock;
     struct arena arena; /* For the current command or script. */
 };
@@ -66,10 +66,10 @@ void scripts_load(struct scripts *scripts, struct bytes text,
 bool scripts_note_refused(struct scripts *scripts, const char *sha);
 /* Records that a script on the key granted under this token was refused: its
  * holder may have tried to release it. */
-void scripts_note_vain(struct scripts *scripts, uint64_t token,
-                       const char *why);
+void scripts_note_refusal(struct scripts *scripts, uint64_t token,
+                          const char *why);
 /* The reason, or NULL if no script was refused or it is no longer stored. */
-const char *scripts_vain(const struct scripts *scripts, uint64_t token);
+const char *scripts_refusal(const struct scripts *scripts, uint64_t token);
 /* Called after applying or loading; 'time_ms' is the newest time in the log.
  * 'is_own': this node as the leader proposed the entry that was applied
  * last. */

@@ -66,9 +66,9 @@ static void on_event(void *data, const struct hasp_event *event)
 /* Another client asks for the lock; in a thread, since it may block. */
 static void say_please(uv_work_t *work)
 {
-    uint64_t told;
+    uint64_t asked;
     (void)work;
-    if (hasp_please(hasp_uv_session(uv), "examples/loop", "my turn", &told) !=
+    if (hasp_please(hasp_uv_session(uv), "examples/loop", "my turn", &asked) !=
         0) {
         fprintf(stderr, "please: %s\n", hasp_why());
     }

@@ -115,7 +115,7 @@ struct http_exchange {
     struct buffer output; /* A stream's bytes to be sent. */
     bool has_begun;       /* The head of the request has been read. */
     bool has_arrived;     /* All of the request has been read. */
-    bool is_told;         /* on_request() was called. */
+    bool is_reported;     /* on_request() was called. */
     bool is_answered;
     bool is_suspended;
     bool is_stream;
@@ -464,7 +464,7 @@ static void completed_cb(void *data, struct MHD_Connection *connection,
     }
     struct guest *guest = exchange->guest;
     *request = NULL;
-    if (exchange->is_told) {
+    if (exchange->is_reported) {
         http->handler.on_end(http->handler.data, exchange);
     }
     /* A connection that is being closed stays in its list until the library
@@ -719,7 +719,7 @@ static enum MHD_Result http_begin(struct http_exchange *exchange,
 static void http_tell(struct http_exchange *exchange)
 {
     struct http *http = exchange->http;
-    exchange->is_told = true;
+    exchange->is_reported = true;
     http->handler.on_request(http->handler.data, exchange);
 }
 

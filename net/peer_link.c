@@ -25,7 +25,7 @@ const struct stream_events peer_link_events = {
     .on_bytes = peer_link_bytes_cb,
     .on_connected = peer_link_connected_cb,
     .on_closed = peer_link_closed_cb};
-const struct stream_limits peer_link_stranger_limits = {
+const struct stream_limits peer_link_early_limits = {
     .input_max = FRAME_HEADER_SIZE + FRAME_HELLO_SIZE_MAX,
     .output_max = 64u << 10,
     .idle_max = 4096,
@@ -81,7 +81,7 @@ void peer_link_dial(struct peers *peers, struct net_peer *peer)
     /* peers_add() has checked host and port. */
     const char *host = peer->dials_last ? peer->last_host : peer->host;
     CHECK(stream_connect(&link->stream, peers->loop, host, peer->port,
-                         &peer_link_events, &peer_link_stranger_limits,
+                         &peer_link_events, &peer_link_early_limits,
                          link) == 0);
     peer->dials_last = false;
     if (dials_tls(peers, peer)) {
@@ -129,17 +129,17 @@ static void peer_link_connected_cb(struct stream *stream)
     put_hello(link, link->id); /* The stream is flushed when this returns. */
 }
 
-static void leave_strangers(struct peer_link *link)
+static void leave_unidentified(struct peer_link *link)
 {
-    if (link->is_stranger) {
-        link->is_stranger = false;
-        link->peers->stranger_count--;
+    if (link->is_unidentified) {
+        link->is_unidentified = false;
+        link->peers->unidentified_count--;
     }
 }
 
 void peer_link_close(struct peer_link *link, const char *reason)
 {
-    leave_strangers(link);
+    leave_unidentified(link);
     stream_close(&link->stream, reason);
 }
 
@@ -197,7 +197,7 @@ static void peer_link_closed_cb(struct stream *stream, const char *reason)
 {
     struct peer_link *link = stream->owner;
     struct peers *peers = link->peers;
-    leave_strangers(link);
+    leave_unidentified(link);
     if (stream->has_failed_tls) {
         peers->tls_failed_count++;
         peer_link_log_refusal(peers, stream->address, reason);
@@ -514,7 +514,7 @@ static void peer_link_go_up(struct peer_link *link,
         old->peer = NULL;
         peer_link_close(old, "the peer has dialled this node");
     }
-    leave_strangers(link);
+    leave_unidentified(link);
     peer->link = link;
     link->peer = peer;
     link->id = hello->from;

@@ -25,7 +25,7 @@
 #define PEER_PING_EVERY_MS 500
 #define PEER_SILENCE_MS 3000
 #define PEER_HELLO_MS 2000
-#define PEER_STRANGER_MAX 64
+#define PEER_UNIDENTIFIED_MAX 64
 /* How long the node with the smaller id waits before it dials. */
 #define PEER_PATIENCE_MS 3000
 /* Short, since a host name whose address has changed must be resolved again. */
@@ -66,7 +66,7 @@ struct peer_link {
     uint64_t pinged_ns; /* When the newest PING was sent; 0: answered. */
     struct round_trip trip;
     bool is_dialled;
-    bool is_stranger;
+    bool is_unidentified;
     bool is_up; /* on_up was called, on_down was not. */
 };
 
@@ -82,7 +82,7 @@ struct peers {
     uv_timer_t timer;
     struct list members;
     struct list links;
-    uint32_t stranger_count;
+    uint32_t unidentified_count;
     uint32_t guest_count;
     uint32_t part_count; /* Parts that must close before the memory is freed. */
     uint64_t wake_ms;    /* When the timer is due. */
@@ -117,7 +117,7 @@ void peers_redial_later(struct peers *peers, struct net_peer *peer,
 /* Counts a closed part of 'part_count'. Can free 'peers'. */
 void peers_part_closed(struct peers *peers);
 
-extern const struct stream_limits peer_link_stranger_limits;
+extern const struct stream_limits peer_link_early_limits;
 extern const struct stream_events peer_link_events;
 
 struct peer_link *peer_link_new(struct peers *peers);

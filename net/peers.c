@@ -374,11 +374,11 @@ void peers_flush(struct peers *peers)
 
 /* Closes the oldest connection without a HELLO. Such connections must not keep
  * members out, which send a HELLO at once. */
-static void drop_oldest_stranger(struct peers *peers)
+static void drop_oldest_unidentified(struct peers *peers)
 {
     LIST_FOR (struct peer_link, link, &peers->links, node) {
-        if (link->is_stranger) {
-            peer_link_close(link, "too many strangers");
+        if (link->is_unidentified) {
+            peer_link_close(link, "too many connections without a HELLO");
             return;
         }
     }
@@ -396,16 +396,16 @@ static struct stream *peers_accept_cb(void *data, const char *address,
     (void)ret_refusal;
     /* Connections that do not greet have a bound of their own, and the oldest
      * goes first: they cannot exclude a member. */
-    if (peers->stranger_count == PEER_STRANGER_MAX) {
-        drop_oldest_stranger(peers);
+    if (peers->unidentified_count == PEER_UNIDENTIFIED_MAX) {
+        drop_oldest_unidentified(peers);
     }
     struct peer_link *link = peer_link_new(peers);
-    link->is_stranger = true;
+    link->is_unidentified = true;
     link->deadline_ms = peers_now_ms() + PEER_HELLO_MS;
-    peers->stranger_count++;
+    peers->unidentified_count++;
     peers_wake_by(peers, link->deadline_ms);
     *ret_events = &peer_link_events;
-    *ret_limits = &peer_link_stranger_limits;
+    *ret_limits = &peer_link_early_limits;
     *ret_owner = link;
     return &link->stream;
 }

@@ -192,11 +192,11 @@ static void tell_expiry(struct certificates *certificates)
 {
     uint64_t today = (uint64_t)time(NULL) / DAY_S;
     int64_t node, ca;
-    if (today == certificates->told_day ||
+    if (today == certificates->warned_day ||
         !certificates_days_left(certificates, &node, &ca)) {
         return;
     }
-    certificates->told_day = today;
+    certificates->warned_day = today;
     if (node < TLS_SOON_DAYS) {
         LOG_WARN("certificate expires soon",
                  "what=node days_left=%" PRId64
@@ -249,7 +249,7 @@ static void files_read(uv_work_t *work, int status)
         set_done(&certificates->now);
         certificates->now = certificates->next;
         certificates->next = (struct certificate_set){0};
-        certificates->told_day = 0;
+        certificates->warned_day = 0;
         /* The worker can finish after the node has stopped, when the ports are
          * closed. */
         if (!turn_is_over(&certificates->node->turn)) {

@@ -39,7 +39,7 @@ struct certificates {
     /* Change times of the files when they were last read. */
     struct timespec changed[3];
     uint64_t look_ns;      /* Time of the next check. */
-    uint64_t told_day;     /* Day of the last warning about expiry. */
+    uint64_t warned_day;   /* Day of the last warning about expiry. */
     uint64_t failed_count; /* Invalid sets. */
     /* The worker's, while it works: */
     uv_work_t work;

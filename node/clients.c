@@ -73,8 +73,8 @@ struct node_client {
     struct list in_dirty;
     struct list in_resumed;
     struct list in_unfinished;
-    struct list in_strangers; /* Until it is found to have done something. */
-    struct list in_unknown;   /* Until it is found to be authenticated. */
+    struct list in_fresh;   /* Until it is found to have done something. */
+    struct list in_unknown; /* Until it is found to be authenticated. */
     uint64_t came_ns;
     uint64_t heard_size;    /* Bytes while unauthenticated. */
     uint64_t unfinished_ns; /* Start of the unfinished request. */
@@ -440,7 +440,7 @@ static void clients_on_closed(struct stream *stream, const char *reason)
     list_remove(&client->in_dirty);
     list_remove(&client->in_resumed);
     list_remove(&client->in_unfinished);
-    list_remove(&client->in_strangers);
+    list_remove(&client->in_fresh);
     clients_know(client);
     count_unsent(client, 0);
     resp_parser_done(&client->parser);
@@ -477,7 +477,7 @@ static const struct stream_events events = {.on_bytes = on_bytes,
                                             .on_drained = on_drained};
 
 /* Closes a connection whose peer has closed it, or the oldest one that has done
- * nothing so far, even if its last answer is not sent yet. 'strangers' is a
+ * nothing so far, even if its last answer is not sent yet. 'fresh' is a
  * list of candidates; one that has done something is removed and not checked
  * again. */
 static bool clients_make_room(struct clients *clients)
@@ -485,14 +485,14 @@ static bool clients_make_room(struct clients *clients)
     if (stream_pace_hurry(&clients->pace)) {
         return true;
     }
-    while (!list_is_empty(&clients->strangers)) {
-        struct node_client *client = LIST_FIRST(
-            &clients->strangers, struct node_client, in_strangers);
+    while (!list_is_empty(&clients->fresh)) {
+        struct node_client *client = LIST_FIRST(&clients->fresh,
+                                                struct node_client, in_fresh);
         CHECK(!client->is_local); /* The admin socket has its own limit. */
-        list_remove(&client->in_strangers);
+        list_remove(&client->in_fresh);
         if (!client->is_closing) {
             if (client->is_known &&
-                !core_client_is_stranger(clients->node->core, client->conn)) {
+                !core_client_is_fresh(clients->node->core, client->conn)) {
                 continue;
             }
             client->is_closing = true;
@@ -564,7 +564,7 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
     list_init(&client->in_dirty);
     list_init(&client->in_resumed);
     list_init(&client->in_unfinished);
-    list_push_back(&clients->strangers, &client->in_strangers);
+    list_push_back(&clients->fresh, &client->in_fresh);
     client->came_ns = turn_at_work(&clients->node->turn);
     list_push_back(&clients->unknown, &client->in_unknown);
     clients->unknown_count++;
@@ -620,7 +620,7 @@ static struct stream *on_accept_local(void *data, const char *address,
                                        ret_owner);
     struct node_client *client = *ret_owner;
     client->is_local = true;
-    list_remove(&client->in_strangers);
+    list_remove(&client->in_fresh);
     clients_know(client);
     return stream;
 }
@@ -686,7 +686,7 @@ int clients_open(struct clients *clients, struct hasp_node *node,
     list_init(&clients->dirty);
     list_init(&clients->resumed);
     list_init(&clients->unfinished);
-    list_init(&clients->strangers);
+    list_init(&clients->fresh);
     list_init(&clients->unknown);
     int rv = address_split(address, host, sizeof host, &port);
     if (rv != 0) {

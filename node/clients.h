@@ -17,7 +17,7 @@
  *
  * Limits: connections in all (which leaves 256 descriptors for the node itself)
  * and per origin; at the first limit, the oldest connection that has done
- * nothing so far is closed (core_client_is_stranger()). A request must be
+ * nothing so far is closed (core_client_is_fresh()). A request must be
  * complete within 10 s. Streams have bounds for input and output. The unsent
  * bytes of all clients together are bounded (CLIENTS_UNSENT_MAX): beyond that,
  * connections with more than their share are closed. */
@@ -71,7 +71,7 @@ struct clients {
     uint32_t count;
     uint32_t count_max;
     /* Candidates for clients_make_room(), oldest first. */
-    struct list strangers;
+    struct list fresh;
     struct list unknown; /* Possibly unauthenticated, oldest first. */
     uint32_t unknown_count;
     uint64_t sift_by_ns; /* Check those that came before; 0: none. */

@@ -18,7 +18,7 @@
 #include "storage/wal.h"
 
 /* Time between log lines about files that cannot be opened. */
-#define STARVED_TOLD_NS (60 * NS_PER_S)
+#define STARVED_LOG_NS (60 * NS_PER_S)
 
 static void journal_fail(struct hasp_node *node, const char *what, int error)
 {
@@ -229,8 +229,9 @@ static void journal_tell_core(struct journal *journal, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
     enum core_disk disk = journal_disk(journal);
-    if (disk != journal->told && node->has_begun && !node->turn.has_failed) {
-        journal->told = disk;
+    if (disk != journal->reported && node->has_begun &&
+        !node->turn.has_failed) {
+        journal->reported = disk;
         core_disk_is(node->core, disk, now_ns);
         turn_wake(&node->turn);
     }
@@ -261,17 +262,17 @@ static void ask_for_space(struct journal *journal)
 static void look_at_files(struct journal *journal, uint64_t now_ns)
 {
     bool is_starved = wal_is_starved(journal->durable.wal);
-    if (is_starved && (journal->starved_told_ns == 0 ||
-                       now_ns - journal->starved_told_ns >= STARVED_TOLD_NS)) {
+    if (is_starved && (journal->starved_logged_ns == 0 ||
+                       now_ns - journal->starved_logged_ns >= STARVED_LOG_NS)) {
         LOG_ERROR("too many open files",
                   "what=\"the next segment of the log\" effect=\"writes wait "
                   "for it\" hint=\"raise the limit of open files "
                   "(LimitNOFILE, ulimit -n)\"");
-        journal->starved_told_ns = now_ns;
-    } else if (!is_starved && journal->starved_told_ns != 0) {
+        journal->starved_logged_ns = now_ns;
+    } else if (!is_starved && journal->starved_logged_ns != 0) {
         LOG_INFO("files can be opened again", "dir=%s",
                  journal->node->options.directory);
-        journal->starved_told_ns = 0;
+        journal->starved_logged_ns = 0;
     }
 }
 

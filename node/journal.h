@@ -44,9 +44,9 @@ struct journal {
     int space_error;
     uint64_t space_found; /* ... into these. */
     bool is_full;
-    enum core_disk told; /* As last reported to the core. */
+    enum core_disk reported; /* As last reported to the core. */
     uint64_t free_size;
-    uint64_t starved_told_ns; /* 0: files can be opened. */
+    uint64_t starved_logged_ns; /* 0: files can be opened. */
 };
 
 /* Starts to watch the disk and the log, which must be open. */

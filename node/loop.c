@@ -184,14 +184,14 @@ void loop_open(struct hasp_node *node)
 /* Logs configured limits once, when the cluster's limits are known. */
 static void tell_limits(struct hasp_node *node)
 {
-    if (node->has_told_limits || !node->has_begun) {
+    if (node->has_logged_limits || !node->has_begun) {
         return;
     }
     const struct replica *replica = core_replica(node->core);
     const struct lockfsm *fsm = core_state(node->core);
     if (replica_leader(replica) != 0 && lockfsm_has_limits(fsm) &&
         lockfsm_applied_index(fsm) >= replica_known_commit(replica)) {
-        node->has_told_limits = true;
+        node->has_logged_limits = true;
         options_tell_limits(&node->options, fsm);
     }
 }
@@ -205,10 +205,10 @@ static void tell_table(struct hasp_node *node)
         return;
     }
     table_size(node->table, &used, &room);
-    if (room > loop->told_room) {
+    if (room > loop->logged_room) {
         LOG_INFO("table grown", "bytes=%" PRIu64 " room=%" PRIu64, used, room);
     }
-    loop->told_room = room;
+    loop->logged_room = room;
 }
 
 /* Warns at the start, and whenever users are no longer enforced. */
@@ -216,12 +216,12 @@ static void tell_users(struct hasp_node *node)
 {
     bool is_unenforced = node->has_begun &&
                          core_users(node->core) == CORE_USERS_UNENFORCED;
-    if (is_unenforced && !node->loop.told_unenforced) {
+    if (is_unenforced && !node->loop.has_logged_unenforced) {
         LOG_WARN("users are not enforced",
                  "reason=\"the peer port is plain\" hint=\"set tls.peer = "
                  "require, and insecure = no\"");
     }
-    node->loop.told_unenforced = is_unenforced;
+    node->loop.has_logged_unenforced = is_unenforced;
 }
 
 static void loop_tick(struct hasp_node *node, uint64_t now_ns)

@@ -51,9 +51,9 @@ struct loop {
     uint64_t seen_leader; /* As last reported to the host. */
     uint64_t seen_term;
     bool seen_serving;
-    bool told_unenforced; /* The warning was logged. */
-    uint64_t told_room;   /* Table room as last logged. */
-    uint64_t stall_count; /* For the metrics. */
+    bool has_logged_unenforced; /* The warning was logged. */
+    uint64_t logged_room;       /* Table room as last logged. */
+    uint64_t stall_count;       /* For the metrics. */
     uint64_t turn_count;
     struct histogram turns;
 };

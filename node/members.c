@@ -60,7 +60,7 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
     /* Stored for members_tell_core(), if the core has not started yet. */
     link->hello = *hello;
     if (node->has_begun) {
-        link->is_told = true;
+        link->is_reported = true;
         core_peer_up(node->core, hello, now);
     } else {
         founding_heard(&node->founding, id, hello->incarnation,
@@ -76,10 +76,10 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
     struct member_link *link = members_find(members, id);
     /* A guest's link is removed below, so what the core has to know is read
      * before. */
-    bool was_told = link != NULL && link->is_told;
+    bool was_reported = link != NULL && link->is_reported;
     if (link != NULL) {
         link->is_up = false;
-        link->is_told = false;
+        link->is_reported = false;
         if (link->is_guest) {
             *link = members->link[--members->count];
         }
@@ -87,7 +87,7 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
     if (members->peers == NULL || turn_is_over(&node->turn)) {
         return;
     }
-    if (was_told && node->has_begun) {
+    if (was_reported && node->has_begun) {
         core_peer_down(node->core, id, was_closed_by_peer, turn_now());
     }
     turn_wake(&node->turn);
@@ -390,8 +390,8 @@ void members_tell_core(struct members *members, uint64_t now_ns)
     CHECK(members->node->has_begun);
     for (uint32_t i = 0; i < members->count; i++) {
         struct member_link *link = &members->link[i];
-        if (link->is_up && !link->is_told) {
-            link->is_told = true;
+        if (link->is_up && !link->is_reported) {
+            link->is_reported = true;
             core_peer_up(members->node->core, &link->hello, now_ns);
         }
     }
@@ -461,7 +461,7 @@ void members_port_drop(void *data, uint64_t id)
     if (members->peers == NULL || link == NULL) {
         return;
     }
-    link->is_told = false; /* The core dropped the link itself. */
+    link->is_reported = false; /* The core dropped the link itself. */
     if (link->is_guest) {
         peers_remove(members->peers, id); /* on_down() removes the link. */
     } else {

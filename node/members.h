@@ -28,8 +28,8 @@ struct member_link {
     struct frame_hello hello;          /* The newest greeting. */
     char address[MEMBER_ADDRESS_SIZE]; /* Empty: unlisted. */
     bool is_up;
-    bool is_told;   /* Reported to the core as up. */
-    bool was_named; /* The log has named it, so the log can remove it. */
+    bool is_reported; /* Reported to the core as up. */
+    bool was_named;   /* The log has named it, so the log can remove it. */
     char refusal[FRAME_REFUSED_SIZE_MAX + 1]; /* Last logged refusal ... */
     uint64_t refused_ns;                      /* ... and its time. */
     bool is_guest; /* Unlisted: neither log nor configuration names it. */

@@ -94,8 +94,8 @@ struct hasp_node {
     struct loop loop;
     char client_address[128];
     char status_text[128];
-    bool has_told_limits;     /* Differing limits were logged. */
-    uint64_t told_waiting_ns; /* When missing founders were last logged. */
+    bool has_logged_limits;     /* Differing limits were logged. */
+    uint64_t waiting_logged_ns; /* When missing founders were last logged. */
 };
 
 #endif /* HASP_NODE_NODE_H */

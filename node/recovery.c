@@ -82,16 +82,16 @@ static int recovery_open_table(struct recovery_disk *disk,
 static int find_snapshot(struct recovery *recovery, struct recovery_disk *disk,
                          char why[HASP_WHY_SIZE])
 {
-    char told[HASP_WHY_SIZE] = "";
+    char reason[HASP_WHY_SIZE] = "";
     int rv = snapshot_file_newest(datadir_snapshot_path(disk->datadir),
-                                  &recovery->snapshot, told);
+                                  &recovery->snapshot, reason);
     recovery->has_snapshot = rv == 0;
-    if (rv == 0 && told[0] != '\0') {
+    if (rv == 0 && reason[0] != '\0') {
         LOG_ERROR("a snapshot is bad, an older one is used", "why=%s",
-                  log_quote(told));
+                  log_quote(reason));
     }
     if (rv != 0 && rv != HASP_ENOENT) {
-        snprintf(why, HASP_WHY_SIZE, "%s", told);
+        snprintf(why, HASP_WHY_SIZE, "%s", reason);
         return rv;
     }
     return 0;

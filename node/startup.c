@@ -241,7 +241,7 @@ static int startup_start_core(struct hasp_node *node,
     }
     node->table = core_start.table;
     uint64_t used;
-    table_size(node->table, &used, &node->loop.told_room);
+    table_size(node->table, &used, &node->loop.logged_room);
     node->core = core_new(&options, &port, &core_commands);
     return core_begin(node->core, &core_start, turn_now(), why);
 }
@@ -518,11 +518,11 @@ void startup_when_due(struct hasp_node *node, uint64_t now_ns)
         join_cluster(node);
         break;
     case FOUNDING_WAIT:
-        if (now_ns < node->told_waiting_ns + WAITING_NS &&
-            node->told_waiting_ns != 0) {
+        if (now_ns < node->waiting_logged_ns + WAITING_NS &&
+            node->waiting_logged_ns != 0) {
             break;
         }
-        node->told_waiting_ns = now_ns;
+        node->waiting_logged_ns = now_ns;
         founding_missing(&node->founding, missing, sizeof missing);
         LOG_INFO("waiting to found the cluster", "missing=\"%s\"", missing);
         break;

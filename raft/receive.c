@@ -206,7 +206,8 @@ static int receive_append(struct replica *replica, uint64_t from,
         receive_reanchor(replica, &all);
     }
     feed_parts(replica, from, message, all);
-    replica->told_commit = u64_max(replica->told_commit, append->commit_index);
+    replica->heard_commit = u64_max(replica->heard_commit,
+                                    append->commit_index);
     note_leader(replica, message->term);
     return 0;
 }

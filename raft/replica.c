@@ -228,7 +228,7 @@ int replica_submit(struct replica *replica, const struct bytes *commands,
     /* A predecessor's uncommitted entries do not count: otherwise a new
      * leader's first entry could be refused because of them (T10). */
     uint64_t settled = u64_max(replica->core.commit_index,
-                               replica->reign_index);
+                               replica->elected_index);
     if (!replica_is_leader(replica) || replica_is_transferring(replica)) {
         error = HASP_ENOTLEADER;
     } else if (last - settled + count > replica->in_flight_max) {
@@ -447,7 +447,7 @@ uint64_t replica_commit_index(const struct replica *replica)
 uint64_t replica_known_commit(const struct replica *replica)
 {
     return replica_is_leader(replica) ? replica_commit_index(replica)
-                                      : replica->told_commit;
+                                      : replica->heard_commit;
 }
 
 uint64_t replica_appliable(const struct replica *replica)

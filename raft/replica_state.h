@@ -108,11 +108,11 @@ struct replica {
     struct members_history history;
     struct confirm confirm;
 
-    uint64_t reign_index; /* The log's end when this leader was elected. */
-    uint64_t leader_term; /* Term of the leader that was last heard. */
-    uint64_t heard_ms;    /* Raft's clock when that leader was last heard. */
+    uint64_t elected_index; /* The log's end when this leader was elected. */
+    uint64_t leader_term;   /* Term of the leader that was last heard. */
+    uint64_t heard_ms;      /* Raft's clock when that leader was last heard. */
     bool has_heard_leader;
-    uint64_t told_commit; /* The newest commit index in an AppendEntries. */
+    uint64_t heard_commit; /* The newest commit index in an AppendEntries. */
     uint64_t applied_index;
     bool is_installing;
     bool is_answering_stale; /* B5: the reply's last index is not set. */
@@ -128,10 +128,10 @@ struct replica {
         followers[MEMBER_COUNT_MAX]; /* Since this node's last candidacy. */
 
     /* As reported in the last update. */
-    enum replica_role told_role;
-    uint64_t told_term;
-    uint64_t told_leader;
-    uint64_t told_appliable;
+    enum replica_role reported_role;
+    uint64_t reported_term;
+    uint64_t reported_leader;
+    uint64_t reported_appliable;
     uint64_t confirmed;
 
     struct shared_append shared;

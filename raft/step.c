@@ -54,7 +54,7 @@ static void take_entries(struct replica *replica,
         /* Only the first step of an event can find a conflict: what it appends
          * ends where the next step's entries begin. */
         CHECK(out->append_first == 0 && out->truncate_from == 0);
-        CHECK(first > replica->told_appliable);
+        CHECK(first > replica->reported_appliable);
         out->truncate_from = first;
         log_truncate(&replica->log, first);
         uint32_t before = replica->history.count;
@@ -319,7 +319,7 @@ static void follow_leadership(struct replica *replica)
         confirm_begin(&replica->confirm, leading_term);
         replica->confirmed = 0;
         replica->snapshot_to_count = 0;
-        replica->reign_index = log_last(&replica->log);
+        replica->elected_index = log_last(&replica->log);
     }
 }
 
@@ -472,14 +472,14 @@ static void end_news(struct replica *replica, struct replica_update *update)
     enum replica_role role = replica_role(replica);
     uint64_t leader = replica_leader(replica);
     uint64_t appliable = replica_appliable(replica);
-    update->role_changed = role != replica->told_role ||
-                           update->term != replica->told_term ||
-                           leader != replica->told_leader;
-    replica->told_role = role;
-    replica->told_term = update->term;
-    replica->told_leader = leader;
-    if (appliable > replica->told_appliable) {
-        replica->told_appliable = appliable;
+    update->role_changed = role != replica->reported_role ||
+                           update->term != replica->reported_term ||
+                           leader != replica->reported_leader;
+    replica->reported_role = role;
+    replica->reported_term = update->term;
+    replica->reported_leader = leader;
+    if (appliable > replica->reported_appliable) {
+        replica->reported_appliable = appliable;
         update->committed = true;
     }
     /* Rule 22: only voters of the newest configuration confirm. */

@@ -19,7 +19,7 @@
 struct disk_operation {
     const char *what; /* NULL if the place is free. */
     uint64_t began_ns;
-    uint64_t told_ns; /* Its age when it was last reported. */
+    uint64_t reported_ns; /* Its age when it was last reported. */
 };
 
 /* 'mutex' guards all, and is never held for long. */
@@ -60,7 +60,7 @@ void disk_watch_end(uint32_t place)
     ended = watch.operations[place];
     CHECK(ended.what != NULL);
     watch.operations[place] = (struct disk_operation){0};
-    disk_watch_tell_fn *tell = ended.told_ns > 0 ? watch.tell : NULL;
+    disk_watch_tell_fn *tell = ended.reported_ns > 0 ? watch.tell : NULL;
     void *data = watch.data;
     pthread_mutex_unlock(&watch.mutex);
     if (tell != NULL) {
@@ -98,10 +98,10 @@ static void disk_watch_look(void)
             continue;
         }
         uint64_t age_ns = now - operation->began_ns;
-        if (age_ns < DISK_HANGS_NS || age_ns < 2 * operation->told_ns) {
+        if (age_ns < DISK_HANGS_NS || age_ns < 2 * operation->reported_ns) {
             continue;
         }
-        operation->told_ns = age_ns;
+        operation->reported_ns = age_ns;
         disk_watch_tell_fn *tell = watch.tell;
         void *tell_data = watch.data;
         const char *what = operation->what;

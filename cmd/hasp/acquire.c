@@ -192,9 +192,9 @@ static int acquire_give_up(const struct attempt *attempt, int error,
     bool is_late = error == HASP_EUNKNOWN && options->wait_ms != 0;
     acquired->was_not_free = error == HASP_NOT_ACQUIRED || is_late;
     if (error == HASP_EINTR) {
-        bool is_told = read(attempt->signal_fd, &info, sizeof info) ==
-                       sizeof info;
-        exit_code = 128 + (is_told ? (int)info.ssi_signo : SIGTERM);
+        bool has_signal = read(attempt->signal_fd, &info, sizeof info) ==
+                          sizeof info;
+        exit_code = 128 + (has_signal ? (int)info.ssi_signo : SIGTERM);
     } else if (acquired->hold != NULL) {
         exit_code = tool_fail(EXIT_LOCK_LOST,
                               "the lock %s was lost as soon as it was acquired",
@@ -221,7 +221,7 @@ static int acquire_give_up(const struct attempt *attempt, int error,
 
 /* Drops a session that will never get the locks, so that a new one can queue.
  */
-static void begin_anew(struct acquired *acquired)
+static void restart_acquire(struct acquired *acquired)
 {
     hasp_close(acquired->session);
     acquired->session = NULL;
@@ -269,7 +269,7 @@ int acquire_lock(struct tool *tool, const struct acquire_options *options,
             *ret_acquired = acquired;
             return exit_code;
         }
-        begin_anew(&acquired);
+        restart_acquire(&acquired);
         has_waited = true;
     }
 }

@@ -73,7 +73,7 @@ struct saving {
     uint64_t offset;
     struct digest *digest;
     uint8_t trailer[DIGEST_SIZE]; /* The digest as it was received. */
-    uint64_t told_ns;             /* When progress was last shown. */
+    uint64_t shown_ns;            /* When progress was last shown. */
 };
 
 /* Chooses the leader if it is one of the endpoints, otherwise the node that
@@ -223,10 +223,10 @@ static void snapshot_show_progress(struct saving *saving, bool is_over)
 {
     uint64_t now_ns = client_now_ns();
     if (saving->tool->is_quiet || !isatty(STDERR_FILENO) ||
-        (!is_over && now_ns < saving->told_ns + PROGRESS_NS)) {
+        (!is_over && now_ns < saving->shown_ns + PROGRESS_NS)) {
         return;
     }
-    saving->told_ns = now_ns;
+    saving->shown_ns = now_ns;
     fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " KiB%s", saving->offset >> 10,
             saving->size >> 10, is_over ? "\n" : "");
 }
@@ -249,12 +249,12 @@ static int save_once(struct saving *saving)
                                saving->peer, client_why(saving->client))
                    : exit_code;
     }
-    json_t *told = value_of_reply(reply, 0);
-    saving->index = value_number(told, "index");
-    saving->term = value_number(told, "term");
-    saving->size = value_number(told, "size");
-    bool has_leader = value_number(told, "leader") != 0;
-    json_decref(told);
+    json_t *reported = value_of_reply(reply, 0);
+    saving->index = value_number(reported, "index");
+    saving->term = value_number(reported, "term");
+    saving->size = value_number(reported, "size");
+    bool has_leader = value_number(reported, "leader") != 0;
+    json_decref(reported);
     if (!has_leader) {
         tool_say(
             saving->tool,

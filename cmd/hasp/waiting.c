@@ -30,11 +30,11 @@ struct waiting_view {
     bool is_live; /* The line is overwritten in place. */
     int stop_fd;
     pthread_t thread;
-    bool has_told;
-    uint64_t told_token; /* Token of the holder that was printed last. */
+    bool has_printed;
+    uint64_t printed_token; /* Token of the holder that was printed last. */
 };
 
-/* --- What is told --------------------------------------------------------- */
+/* --- What is printed ------------------------------------------------------ */
 
 /* Number of sessions before this one; the queue's length if it is not queued.
  */
@@ -109,7 +109,7 @@ static void waiting_tell(struct waiting_view *waiting, json_t *lock)
         put_live(waiting, &text, lock);
         buffer_put_u8(&text, '\0');
         show_live((const char *)text.data);
-    } else if (token != waiting->told_token || token == 0) {
+    } else if (token != waiting->printed_token || token == 0) {
         waiting_put_holder(&text, lock);
         if (place > 0 && place < json_array_size(value_at(lock, "queue"))) {
             buffer_printf(&text, ", %zu before us", place);
@@ -117,9 +117,9 @@ static void waiting_tell(struct waiting_view *waiting, json_t *lock)
         buffer_put_u8(&text, '\0');
         tool_say(waiting->tool, "waiting for '%s', %s",
                  value_text(lock, "name"), (const char *)text.data);
-        waiting->told_token = token;
+        waiting->printed_token = token;
     }
-    waiting->has_told = true;
+    waiting->has_printed = true;
 }
 
 /* Shows the first of the locks that others hold. */
@@ -139,11 +139,11 @@ static void waiting_look(struct waiting_view *waiting, struct client *client)
         if (error != 0) {
             if (waiting->is_live) {
                 show_live(client_why(client));
-            } else if (!waiting->has_told) {
+            } else if (!waiting->has_printed) {
                 tool_say(waiting->tool, "%s; still waiting for '%s'",
                          client_why(client), name);
             }
-            waiting->has_told = true;
+            waiting->has_printed = true;
             return;
         }
         if (is_last || json_array_size(value_at(lock, "holders")) > 0) {
@@ -203,10 +203,10 @@ void waiting_end(struct waiting_view *waiting, bool is_acquired)
     /* Writing cannot fail: the counter of this eventfd is far from its end. */
     (void)!write(waiting->stop_fd, &one, sizeof one);
     pthread_join(waiting->thread, NULL);
-    if (waiting->is_live && waiting->has_told) {
+    if (waiting->is_live && waiting->has_printed) {
         fputs("\r\033[K", stderr);
     }
-    if (is_acquired && waiting->has_told) {
+    if (is_acquired && waiting->has_printed) {
         tool_say(waiting->tool, "got it after %" PRIu64 " s",
                  (client_now_ns() - waiting->begun_ns + NS_PER_S / 2) /
                      NS_PER_S);

@@ -119,7 +119,7 @@ static const struct option options[] = {
 
 /* The node for the signal handler. */
 static struct hasp_node *volatile running_node;
-static volatile sig_atomic_t is_told_to_stop;
+static volatile sig_atomic_t must_stop;
 
 static const char *setting_of(const char *flag)
 {
@@ -311,7 +311,7 @@ static void on_signal(int number)
 {
     int saved = errno;
     (void)number;
-    is_told_to_stop = 1;
+    must_stop = 1;
     if (running_node != NULL) {
         hasp_node_stop(running_node);
     }
@@ -465,7 +465,7 @@ static int main_run(struct config *config)
     }
     running_node = node;
     crash_set_node(node);
-    if (is_told_to_stop) {
+    if (must_stop) {
         hasp_node_stop(node);
     }
     sd_notify(0, "READY=1");

@@ -367,21 +367,22 @@ void show_lock(struct core *core, const struct request *request,
     bool is_held = lock != NULL && lock->hold_count > 0;
     CHECK(lock == NULL || bytes_equal(lock->name, name));
     bool has_note = lock != NULL && lock->note.size > 0;
-    const char *vain = is_held ? scripts_vain(&core->scripts, lock->last_token)
-                               : NULL;
+    const char *refusal = is_held ? scripts_refusal(&core->scripts,
+                                                    lock->last_token)
+                                  : NULL;
     struct page page;
     page_make(core, lock, showing, &page);
     bool is_cut = showing->is_page && page.more_holds + page.more_waits > 0;
     /* RESP puts the size of a map before its content, so each optional member
      * has a term here. */
-    resp_map(writer,
-             7 + has_note + (vain != NULL) + showing->more + (is_cut ? 3 : 0));
+    resp_map(writer, 7 + has_note + (refusal != NULL) + showing->more +
+                         (is_cut ? 3 : 0));
     resp_key_bulk(writer, "name", name);
     if (has_note) {
         resp_key_bulk(writer, "note", lock->note);
     }
-    if (vain != NULL) {
-        resp_key_text(writer, "refused_script", vain);
+    if (refusal != NULL) {
+        resp_key_text(writer, "refused_script", refusal);
     }
     resp_key_text(writer, "mode",
                   is_held ? lock_mode_name(lock->mode) : "free");

@@ -20,9 +20,9 @@
 
 /* How many holders, waiters and waits of a holder are described in sentences,
  * ... */
-#define HOLDERS_TOLD 10
-#define WAITERS_TOLD 10
-#define WAITS_TOLD 10
+#define HOLDERS_SHOWN 10
+#define WAITERS_SHOWN 10
+#define WAITS_SHOWN 10
 /* ... and how many of each are shown as maps. */
 #define SHOWN_MAX 100
 /* How far a chain of holders that wait is followed. */
@@ -144,13 +144,13 @@ static void why_put_waits(struct lines *lines, struct core *core,
                           const struct request *request,
                           const struct hold *hold)
 {
-    uint32_t told = 0;
+    uint32_t shown = 0;
     read_index_spend(core, hold->session->wait_count);
     LIST_FOR (const struct wait, wait, &hold->session->waits, in_session) {
         if (!show_waits(wait, hold)) {
             continue;
         }
-        if (told++ == WAITS_TOLD) {
+        if (shown++ == WAITS_SHOWN) {
             LINE(lines, "  ... and for more");
             break;
         }
@@ -263,11 +263,11 @@ static void why_put_holders(struct lines *lines, struct core *core,
                             const struct request *request,
                             const struct lock *lock)
 {
-    uint32_t told = 0;
+    uint32_t shown = 0;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
-        if (told++ == HOLDERS_TOLD) {
+        if (shown++ == HOLDERS_SHOWN) {
             LINE(lines, "... and %u more hold it",
-                 lock->hold_count - HOLDERS_TOLD);
+                 lock->hold_count - HOLDERS_SHOWN);
             return;
         }
         why_put_holder(lines, core, request, hold);
@@ -277,7 +277,7 @@ static void why_put_holders(struct lines *lines, struct core *core,
 static void why_put_queue(struct lines *lines, struct core *core,
                           const struct lock *lock)
 {
-    uint32_t told = 0;
+    uint32_t shown = 0;
     CHECK(list_is_empty(&lock->queue) == (lock->wait_count == 0));
     if (lock->wait_count == 0) {
         return;
@@ -285,11 +285,11 @@ static void why_put_queue(struct lines *lines, struct core *core,
     why_end_line(lines);
     LINE(lines, "%u waiting", lock->wait_count);
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
-        if (told++ == WAITERS_TOLD) {
+        if (shown++ == WAITERS_SHOWN) {
             LINE(lines, "  ...");
             return;
         }
-        PUT(lines, "  %u. ", told);
+        PUT(lines, "  %u. ", shown);
         why_put_client(lines, wait->session);
         LINE(lines, "), %s, for %s", lock_mode_name(wait->mode),
              DURATION(age_ms(core, wait->wait_index)));
@@ -388,19 +388,19 @@ static void why_explain(struct lines *lines, struct core *core,
                         const struct request *request, const struct lock *lock,
                         struct bytes name)
 {
-    const char *vain = NULL;
+    const char *refusal = NULL;
     if (lock == NULL || lock->hold_count == 0) {
         why_put_name(lines, name);
         LINE(lines, " is not held");
     } else {
         why_put_holders(lines, core, request, lock);
-        vain = scripts_vain(&core->scripts, lock->last_token);
+        refusal = scripts_refusal(&core->scripts, lock->last_token);
     }
-    if (vain != NULL) {
+    if (refusal != NULL) {
         PUT(lines,
             "  its client sent a script that hasp refused, perhaps to release "
             "it: ");
-        why_put_text(lines, bytes_of_text(vain));
+        why_put_text(lines, bytes_of_text(refusal));
         why_end_line(lines);
     }
     if (lock != NULL) {

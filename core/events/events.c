@@ -41,7 +41,7 @@ static struct bytes message_of(const struct effect *effect)
 /* NULL: nothing may be pushed to it. */
 static struct buffer *output_of(struct core *core, struct conn *conn)
 {
-    return conn->is_closing || !identity_may_be_told(core, conn)
+    return conn->is_closing || !identity_may_see_events(core, conn)
                ? NULL
                : core->port.client_output(core->port.data, conn->id);
 }

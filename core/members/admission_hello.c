@@ -36,7 +36,7 @@ static bool is_added_since(const struct core *core,
     return hello->members_index > admission_own_index(core, &members);
 }
 
-static int refuse_stranger(const struct core *core,
+static int refuse_unlisted(const struct core *core,
                            const struct frame_hello *hello,
                            char why[HASP_WHY_SIZE])
 {
@@ -98,7 +98,7 @@ static int check_directory(struct core *core, const struct frame_hello *hello,
         standing_note_replaced(core, hello);
     }
     if (member == NULL) {
-        return refuse_stranger(core, hello, why);
+        return refuse_unlisted(core, hello, why);
     }
     refuse_directory(core, member, hello, why);
     /* A removed node learns that it was removed. */

@@ -110,10 +110,10 @@ static void log_own(struct core *core)
 
 /* The successor: its clock is not off, and among several it has the longest
  * log. 0 if there is none. */
-static uint64_t clocks_find_heir(struct core *core)
+static uint64_t clocks_find_successor(struct core *core)
 {
     struct replica_members members;
-    uint64_t heir = 0, most = 0;
+    uint64_t successor = 0, most = 0;
     int32_t ppm;
     bool is_soon = core->clocks.moved_ns != 0 &&
                    core->now_ns < core->clocks.moved_ns + HAND_OVER_NS;
@@ -129,12 +129,13 @@ static uint64_t clocks_find_heir(struct core *core)
         uint64_t match = replica_match(core->replica, member->id);
         if (member->role == MEMBER_VOTER && peer_is_up(core, member->id) &&
             core_clock_ppm(core, member->id, &ppm) &&
-            !is_off(core, member->id, OFF_PPM) && (heir == 0 || match > most)) {
-            heir = member->id;
+            !is_off(core, member->id, OFF_PPM) &&
+            (successor == 0 || match > most)) {
+            successor = member->id;
             most = match;
         }
     }
-    return heir;
+    return successor;
 }
 
 void clocks_turn(struct core *core)
@@ -160,7 +161,7 @@ void clocks_turn(struct core *core)
         }
     }
     log_own(core);
-    core->leadership.clock_heir = clocks_find_heir(core);
+    core->leadership.clock_successor = clocks_find_successor(core);
 }
 
 uint64_t clocks_next(const struct core *core)
@@ -184,7 +185,7 @@ void clocks_handed_over(struct core *core, uint64_t to)
 {
     CHECK(is_serving(core) && to != core->options.id);
     core->clocks.moved_ns = core->now_ns;
-    core->leadership.clock_heir = 0;
+    core->leadership.clock_successor = 0;
     LOG_WARN("leadership is handed over",
              "to=%" PRIu64 " reason=\"this node's clock is more than 5 %% off "
              "from those of most voters\"",

@@ -144,11 +144,11 @@ bool disks_may_take_over(const struct core *core, uint64_t id)
 }
 
 /* The successor; 0: none, or it is not time. */
-static uint64_t disks_find_heir(const struct core *core)
+static uint64_t disks_find_successor(const struct core *core)
 {
     const struct disks *disks = &core->disks;
     struct replica_members members;
-    uint64_t heir = 0, least_us = 0, us;
+    uint64_t successor = 0, least_us = 0, us;
     if (!is_serving(core) || !disks->is_slow || disks->median_us < SLOW_US ||
         disks->median_count < MOVE_COUNT ||
         core->now_ns - disks->since_ns < disks->required_ns) {
@@ -161,12 +161,12 @@ static uint64_t disks_find_heir(const struct core *core)
          * 3.6.1), so the cluster would lose its leader for nothing. */
         if (member->role == MEMBER_VOTER && member->id != core->options.id &&
             is_level(core, member->id) && is_faster(core, member->id, &us) &&
-            (heir == 0 || us < least_us)) {
-            heir = member->id;
+            (successor == 0 || us < least_us)) {
+            successor = member->id;
             least_us = us;
         }
     }
-    return heir;
+    return successor;
 }
 
 void disks_look(struct core *core)
@@ -174,7 +174,7 @@ void disks_look(struct core *core)
     measure_recent(core);
     disks_measure(core);
     disks_judge(core);
-    core->leadership.disk_heir = disks_find_heir(core);
+    core->leadership.disk_successor = disks_find_successor(core);
 }
 
 void disks_report(const struct core *core, struct frame_clock *out)
@@ -228,7 +228,7 @@ void disks_handed_over(struct core *core, uint64_t to, char why[HASP_WHY_SIZE])
              " ms (medians of %" PRIu32 " and %" PRIu32 ")",
              disks->median_us / 1000, to, us / 1000, us / 100 % 10,
              disks->median_count, count);
-    core->leadership.disk_heir = 0;
+    core->leadership.disk_successor = 0;
     disks->moved_count++;
     disks->moved_to = to;
     /* If the other voter does not take over, the next attempt is not made at

@@ -40,11 +40,11 @@ void liveness_text(const struct core *core, uint64_t id, char *out, size_t size)
     snprintf(out, size, "member %" PRIu64 " has been silent for %s", id, time);
 }
 
-uint64_t liveness_heir(const struct core *core)
+uint64_t liveness_successor(const struct core *core)
 {
     struct replica_members members;
-    uint64_t heir = 0, heir_match = 0;
-    bool heir_is_heard = false;
+    uint64_t successor = 0, successor_match = 0;
+    bool successor_is_heard = false;
     replica_members(core->replica, &members);
     for (uint32_t i = 0; i < members.count; i++) {
         const struct replica_member *member = &members.member[i];
@@ -57,15 +57,15 @@ uint64_t liveness_heir(const struct core *core)
         uint64_t match = replica_match(core->replica, id);
         /* Being heard counts more than a long log: a voter that hangs would not
          * take over at all. */
-        if (heir == 0 || (is_heard && !heir_is_heard) ||
-            (is_heard == heir_is_heard && match > heir_match)) {
-            heir = id;
-            heir_match = match;
-            heir_is_heard = is_heard;
+        if (successor == 0 || (is_heard && !successor_is_heard) ||
+            (is_heard == successor_is_heard && match > successor_match)) {
+            successor = id;
+            successor_match = match;
+            successor_is_heard = is_heard;
         }
     }
-    CHECK(heir != core->options.id);
-    return heir;
+    CHECK(successor != core->options.id);
+    return successor;
 }
 
 bool liveness_needs(const struct core *core, uint64_t id,

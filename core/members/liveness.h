@@ -28,7 +28,7 @@ void liveness_text(const struct core *core, uint64_t id, char *out,
                    size_t size);
 /* The voter to hand leadership over to: among those that are heard, or else
  * connected, the one with the longest log. 0: none is connected. */
-uint64_t liveness_heir(const struct core *core);
+uint64_t liveness_successor(const struct core *core);
 /* True if without the vote of 'id' the heard voters would not be a majority:
  * nothing could be committed, including the change that removes it. 'why' names
  * the silent ones. */

@@ -275,7 +275,7 @@ static bool refuse_misplaced(struct core *core, const char *address)
 }
 
 /* Refuses to add a voter that is not heard: OK would suggest that it runs. */
-static void added_in_vain(struct core *core)
+static void refuse_silent_voter(struct core *core)
 {
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
     liveness_text(core, core->leadership.change.member, text, sizeof text);
@@ -291,7 +291,7 @@ static void add_again(struct core *core, const struct replica_member *member)
 {
     const struct change *change = &core->leadership.change;
     if (member->role == MEMBER_VOTER && liveness_is_silent(core, member->id)) {
-        added_in_vain(core);
+        refuse_silent_voter(core);
     } else if (member->role == MEMBER_VOTER || change->is_standby) {
         change_done(core);
     } else if (!refuse_misplaced(core, change->address)) {
@@ -530,7 +530,7 @@ void raft_take_away_run(struct core *core, struct request *request)
         if (request->is_confirmed) {
             request_answer_ok(core, request);
         } else {
-            request->is_unwelcome = true;
+            request->must_be_refused = true;
             read_index_enqueue(core, request);
         }
         return;

@@ -75,7 +75,7 @@ void raft_transfer_run(struct core *core, struct request *request)
     } else if (call->has_id &&
                (member == NULL || member->role != MEMBER_VOTER)) {
         request_refuse(core, request, WORD_BADARG, "no voter has that id");
-    } else if (liveness_heir(core) == 0) {
+    } else if (liveness_successor(core) == 0) {
         request_refuse(core, request, WORD_BUSY,
                        "no other voter is connected that could take over");
     } else if (core->leadership.transfer.state != TRANSFER_NONE) {
@@ -123,7 +123,7 @@ static void transfer_go(struct core *core)
 {
     struct transfer *transfer = &core->leadership.transfer;
     struct replica_update update;
-    uint64_t to = transfer->to != 0 ? transfer->to : liveness_heir(core);
+    uint64_t to = transfer->to != 0 ? transfer->to : liveness_successor(core);
     CHECK(transfer->state == TRANSFER_WAITING);
     int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
                                  &update);
@@ -152,7 +152,7 @@ static void begin_unasked(struct core *core)
     }
     bool is_scarce = core->run.disk != CORE_DISK_OK &&
                      core->now_ns >= leadership->transfer.scarce_retry_ns;
-    if ((core->run.is_stopping || is_scarce) && liveness_heir(core) != 0) {
+    if ((core->run.is_stopping || is_scarce) && liveness_successor(core) != 0) {
         /* Set before the transfer begins: if it fails, the next attempt is not
          * made at once. */
         transfer_put_off(core);
@@ -161,20 +161,20 @@ static void begin_unasked(struct core *core)
                        : core->run.disk == CORE_DISK_FULL
                            ? "its disk is nearly full"
                            : "its disk hardly responds");
-    } else if (leadership->clock_heir != 0 &&
+    } else if (leadership->clock_successor != 0 &&
                leadership->change.state == CHANGE_NONE) {
-        uint64_t heir = leadership->clock_heir;
-        clocks_handed_over(core, heir);
-        transfer_begin(core, NULL, heir, "its clock is off");
-    } else if (leadership->disk_heir != 0 &&
+        uint64_t successor = leadership->clock_successor;
+        clocks_handed_over(core, successor);
+        transfer_begin(core, NULL, successor, "its clock is off");
+    } else if (leadership->disk_successor != 0 &&
                leadership->change.state == CHANGE_NONE &&
-               disks_may_take_over(core, leadership->disk_heir)) {
-        uint64_t heir = leadership->disk_heir;
+               disks_may_take_over(core, leadership->disk_successor)) {
+        uint64_t successor = leadership->disk_successor;
         char why[HASP_WHY_SIZE];
-        disks_handed_over(core, heir, why);
+        disks_handed_over(core, successor, why);
         LOG_WARN("leadership is handed over", "to=%" PRIu64 " reason=\"%s\"",
-                 heir, why);
-        transfer_begin(core, NULL, heir, "its disk is slow");
+                 successor, why);
+        transfer_begin(core, NULL, successor, "its disk is slow");
     }
 }
 

@@ -513,7 +513,7 @@ static void note_refused(struct core *core, const struct request *request,
         const struct hold *hold;
         if (lockfsm_redis(core->fsm, finding->keys.user,
                           request->call->names[i], &hold) == REDIS_VALUE) {
-            scripts_note_vain(&core->scripts, hold->token, finding->error);
+            scripts_note_refusal(&core->scripts, hold->token, finding->error);
         }
     }
     sha1_text(text, sha);

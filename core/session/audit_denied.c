@@ -81,7 +81,7 @@ static uint32_t place_for(const struct audit_denied *audit_denied, uint64_t who,
         /* Only a reported, idle denial gives up its place, and a subject with
          * its full share replaces only its own: otherwise one client could push
          * out all others. */
-        bool may_go = denial->untold_count == 0 &&
+        bool may_go = denial->unreported_count == 0 &&
                       now_ns - denial->last_ns >= AUDIT_DENIED_IDLE_NS &&
                       (own < AUDIT_DENIED_WHO_MAX ||
                        audit_denied->who[i] == who);
@@ -185,7 +185,7 @@ void audit_denied_note(struct core *core, const struct request *request,
     struct core_denial *denial = audit_denied_gather(core, request, word,
                                                      error);
     denial->count++;
-    denial->untold_count++;
+    denial->unreported_count++;
     denial->last_ns = core->now_ns;
     denial->last_ms = core->port.wall_ms(core->port.data);
     if (denial->command[0] != '\0') {
@@ -208,7 +208,7 @@ void audit_denied_note(struct core *core, const struct request *request,
 static void audit_denied_report(struct core *core, struct core_denial *denial)
 {
     uint32_t left_out;
-    CHECK(denial->command != NULL && denial->untold_count > 0);
+    CHECK(denial->command != NULL && denial->unreported_count > 0);
     if (log_limit_pass(&core->stats.audit_denied.lines,
                        core->now_ns / NS_PER_MS, &left_out)) {
         struct buffer user = {0}, from = {0};
@@ -218,21 +218,21 @@ static void audit_denied_report(struct core *core, struct core_denial *denial)
                  "user=%.*s from=%.*s command=%s count=%" PRIu64
                  " why=%s suppressed=%" PRIu32,
                  (int)user.size, (const char *)user.data, (int)from.size,
-                 (const char *)from.data, denial->command, denial->untold_count,
-                 log_quote(denial->why), left_out);
+                 (const char *)from.data, denial->command,
+                 denial->unreported_count, log_quote(denial->why), left_out);
         buffer_done(&user);
         buffer_done(&from);
     }
     /* A suppressed line counts as reported, since the next line says how many
      * were suppressed. */
-    denial->unwritten_count += denial->untold_count;
-    denial->untold_count = 0;
+    denial->unwritten_count += denial->unreported_count;
+    denial->unreported_count = 0;
 }
 
 /* A denial that continues is reported less and less often. */
 static void tell_due(struct core *core, struct core_denial *denial)
 {
-    if (denial->untold_count == 0) {
+    if (denial->unreported_count == 0) {
         denial->tell_ns = UINT64_MAX;
         denial->period_ns = AUDIT_DENIED_TELL_NS;
         return;
@@ -276,7 +276,7 @@ void audit_denied_tell(struct core *core)
     struct audit_denied *audit_denied = &core->stats.audit_denied;
     for (uint32_t i = 0;
          audit_denied->denial != NULL && i <= audit_denied->count; i++) {
-        if (audit_denied_at(audit_denied, i)->untold_count > 0) {
+        if (audit_denied_at(audit_denied, i)->unreported_count > 0) {
             audit_denied_report(core, audit_denied_at(audit_denied, i));
         }
     }

@@ -466,7 +466,7 @@ static bool may_stay(const struct core *core, const struct conn *conn)
         return conn->user == USER_ANYONE && conn->session_count == 0 &&
                conn->watch_count == 0;
     }
-    return !conn->is_untold && may_watch_all(core, conn);
+    return !conn->has_lost_push && may_watch_all(core, conn);
 }
 
 void identity_changed(struct core *core)
@@ -495,13 +495,13 @@ static void note_look(struct core *core, struct conn *conn)
     list_push_back(&core->conns.due, &conn->in_due);
 }
 
-bool identity_may_be_told(struct core *core, struct conn *conn)
+bool identity_may_see_events(struct core *core, struct conn *conn)
 {
     if (is_due(core, conn)) {
         if (!may_stay(core, conn)) {
             /* It will be closed even if its right comes back before: a watcher
              * that stays must not miss an event. */
-            conn->is_untold = true;
+            conn->has_lost_push = true;
             return false;
         }
         note_look(core, conn);

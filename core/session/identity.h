@@ -119,7 +119,7 @@ bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
 void identity_changed(struct core *core);
 /* True if the connection may get the events that it watches, by the present
  * rights. */
-bool identity_may_be_told(struct core *core, struct conn *conn);
+bool identity_may_see_events(struct core *core, struct conn *conn);
 /* True if this node may have missed that users lost their right to watch. */
 bool identity_is_blind(const struct core *core);
 /* Tries again to authenticate waiting requests, checks connections after a

@@ -137,17 +137,17 @@ class World(Cluster):
 
     # --- Operators ------------------------------------------------------------
 
-    def make_leader(self, heir):
+    def make_leader(self, successor):
         """Waits until it serves; a transfer may be refused, or fail."""
 
         def leads():
             with contextlib.suppress(OSError, ReplyError):
                 with self.leader().connect(10) as client:
-                    if not heir.is_serving():
-                        client.do("RAFT.TRANSFER", heir.id)
-            return heir.is_serving()
+                    if not successor.is_serving():
+                        client.do("RAFT.TRANSFER", successor.id)
+            return successor.is_serving()
 
-        wait_until(leads, 30, "member %d leads" % heir.id)
+        wait_until(leads, 30, "member %d leads" % successor.id)
 
     def leads(self, places):
         """The one of these that serves; None."""

@@ -94,10 +94,10 @@ class Drawn:
             place.start()
 
     def transfer(self):
-        heir = self.rng.choice(self.present)
+        successor = self.rng.choice(self.present)
         with contextlib.suppress(OSError, ReplyError, AssertionError):
             with self.world.leader(timeout=3).connect(3) as client:
-                client.do("RAFT.TRANSFER", heir.id)
+                client.do("RAFT.TRANSFER", successor.id)
 
     def place(self, number):
         """Names the members that are present, as it has to."""

@@ -38,20 +38,20 @@ def leader_do(cluster, *words, besides=()):
         return client.do(*words)
 
 
-def hand_over(cluster, heir):
+def hand_over(cluster, successor):
     """Waits until it leads. A transfer is refused while the successor has not
     been heard, and whether one took effect is not always known."""
 
     def leads():
         leader = cluster.leader()
-        if leader is heir:
+        if leader is successor:
             return True
         with contextlib.suppress(OSError, ReplyError):
             with leader.connect(30) as client:
-                client.do("RAFT.TRANSFER", heir.id)
-        return cluster.leader() is heir
+                client.do("RAFT.TRANSFER", successor.id)
+        return cluster.leader() is successor
 
-    wait_until(leads, 30, "node %d leads" % heir.id)
+    wait_until(leads, 30, "node %d leads" % successor.id)
 
 
 def test_a_cluster_grows_and_lives_on_the_newcomers():
@@ -324,10 +324,10 @@ def test_a_founder_that_was_replaced_leads_one_that_was_away(has_table):
 def test_leadership_can_be_handed_to_a_chosen_member():
     with Cluster(3) as cluster:
         leader = cluster.leader()
-        heir = cluster.followers(leader)[-1]
+        successor = cluster.followers(leader)[-1]
         cluster.converged()
-        assert leader_do(cluster, "RAFT.TRANSFER", heir.id) == "OK"
-        assert cluster.leader() is heir
+        assert leader_do(cluster, "RAFT.TRANSFER", successor.id) == "OK"
+        assert cluster.leader() is successor
 
 
 def test_a_vote_that_the_others_need_is_not_taken_away():

@@ -137,18 +137,18 @@ static bool is_tempted(struct sim *sim)
 }
 
 /* The member that was added last, judged by ids; 0: any. */
-static uint64_t choose_heir(struct sim *sim)
+static uint64_t choose_successor(struct sim *sim)
 {
     struct replica_members members;
-    uint64_t heir = 0;
+    uint64_t successor = 0;
     if (!sim_members(sim, &members) || sim_chance(sim, 0.3)) {
         return 0;
     }
     for (uint32_t i = 0; i < members.count; i++) {
         uint64_t id = members.member[i].id;
-        heir = id > heir && id > sim->member_count ? id : heir;
+        successor = id > successor && id > sim->member_count ? id : successor;
     }
-    return heir;
+    return successor;
 }
 
 /* True if a client acts for the session, or might start to. */
@@ -239,7 +239,7 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
         return choose_move(sim, op);
     }
     if (changes && op->admin == ADMIN_TRANSFER && sim_chance(sim, 0.5)) {
-        op->id = choose_heir(sim);
+        op->id = choose_successor(sim);
     } else if (changes && sim_chance(sim, 0.8)) {
         if (!choose_member(sim, op)) {
             op->kind = ASK_NONE;

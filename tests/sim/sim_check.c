@@ -781,7 +781,7 @@ void sim_check_clocks(struct sim *sim)
 {
     struct sim_node *leader = sim_leader(sim);
     struct replica_members members;
-    bool has_heir = false;
+    bool has_successor = false;
     if (leader == NULL || !sim_members(sim, &members)) {
         return;
     }
@@ -793,11 +793,12 @@ void sim_check_clocks(struct sim *sim)
     for (uint32_t i = 0; i < members.count; i++) {
         const struct sim_host *other = sim_node_host(
             sim_node_of(sim, &members.member[i]));
-        has_heir |= members.member[i].role == MEMBER_VOTER && other != host &&
-                    is_measured(sim, other) &&
-                    !is_off(sim, &members, other, 4, false);
+        has_successor |= members.member[i].role == MEMBER_VOTER &&
+                         other != host && is_measured(sim, other) &&
+                         !is_off(sim, &members, other, 4, false);
     }
-    if (moved_ns == 0 && has_heir && is_off(sim, &members, host, 6, true)) {
+    if (moved_ns == 0 && has_successor &&
+        is_off(sim, &members, host, 6, true)) {
         sim_fail(sim, ORACLE_CLOCKS,
                  "a leader has a clock as most voters have: %s has run at %llu "
                  "permille all the time",

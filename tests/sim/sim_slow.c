@@ -62,32 +62,35 @@ static struct sim_node *node_of_id(struct sim *sim, struct sim_node *leader,
     return member != NULL ? sim_node_of(sim, member) : NULL;
 }
 
-static void check_heir(struct sim *sim, struct sim_node *leader, uint64_t id)
+static void check_successor(struct sim *sim, struct sim_node *leader,
+                            uint64_t id)
 {
-    struct sim_node *heir = node_of_id(sim, leader, id);
-    const struct core *core = heir != NULL ? sim_node_core(heir) : NULL;
+    struct sim_node *successor = node_of_id(sim, leader, id);
+    const struct core *core = successor != NULL ? sim_node_core(successor)
+                                                : NULL;
     if (core == NULL) {
         return; /* It has just died. */
     }
     uint64_t commit = replica_commit_index(core_replica(sim_node_core(leader)));
     uint64_t last = replica_last_index(core_replica(core));
-    uint64_t own_us, heir_us;
+    uint64_t own_us, successor_us;
     uint32_t count;
     if (last < commit) {
         sim_fail(sim, ORACLE_DISKS,
                  "the successor of a slow disk has everything committed: %s "
                  "has entries up to %llu of %llu",
-                 sim_node_host(heir)->name, (unsigned long long)last,
+                 sim_node_host(successor)->name, (unsigned long long)last,
                  (unsigned long long)commit);
     }
     (void)core_disk_is_slow(sim_node_core(leader), &own_us);
-    if (!core_disk_flush(sim_node_core(leader), id, &heir_us, &count) ||
-        own_us < 50000 || own_us < 4 * heir_us) {
+    if (!core_disk_flush(sim_node_core(leader), id, &successor_us, &count) ||
+        own_us < 50000 || own_us < 4 * successor_us) {
         sim_fail(sim, ORACLE_DISKS,
                  "a leader hands over to a disk that is four times faster: "
                  "%s's flushes take %llu us, those of %s %llu",
                  sim_node_host(leader)->name, (unsigned long long)own_us,
-                 sim_node_host(heir)->name, (unsigned long long)heir_us);
+                 sim_node_host(successor)->name,
+                 (unsigned long long)successor_us);
     }
 }
 
@@ -106,7 +109,7 @@ static void check_moved(struct sim *sim, struct sim_node *node,
                  sim_node_host(node)->name,
                  (unsigned long long)(led_ns / SIM_MS), seen->doublings);
     }
-    check_heir(sim, node, to);
+    check_successor(sim, node, to);
 }
 
 void sim_slow_stepped(struct sim_slow *slow, struct sim_node *node)

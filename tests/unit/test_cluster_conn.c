@@ -66,7 +66,7 @@ static void assert_end(const struct asked *asked, int error, const char *why)
 }
 
 /* The world of a further case. */
-static void begin_anew(void)
+static void restart_acquire(void)
 {
     tear_down(NULL);
     set_up_closed(NULL);
@@ -117,7 +117,7 @@ static void the_worst_of_all_attempts_is_told(void **state)
         const struct way *worst = one < other ? one : other;
         struct asked asked = {.ask.is_repeatable = true};
         char why[HASP_WHY_SIZE];
-        begin_anew();
+        restart_acquire();
         set_way(0, one);
         set_way(1, other);
         set_way(2, other);
@@ -135,7 +135,7 @@ static void of_a_read_it_is_no_matter_whether_it_was_done(void **state)
     (void)state;
     for (int silent = 0; silent < 2; silent++) {
         struct asked asked = {.ask.is_read = true, .ask.is_repeatable = true};
-        begin_anew();
+        restart_acquire();
         always("WORK", silent ? SILENCE : ways[0].answer);
         ask(&asked);
         assert_end(&asked, HASP_ECONNECT,
@@ -184,7 +184,7 @@ static void a_refusal_is_told_at_once_and_nobody_else_is_asked(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct asked asked = {.ask.is_repeatable = true};
-        begin_anew();
+        restart_acquire();
         always("WORK", cases[i].answer);
         ask(&asked);
         assert_end(&asked, HASP_EREPLY, cases[i].why);
@@ -202,7 +202,7 @@ static void what_may_not_be_done_twice_ends_when_it_may_have_been(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct asked asked = {0};
-        begin_anew();
+        restart_acquire();
         once("WORK", "-BUSY later\r\n"); /* Nothing was done. */
         once("WORK", answers[i]);
         ask(&asked);
@@ -291,7 +291,7 @@ static void pauses_between_rounds_grow(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct asked asked = {.ask.is_repeatable = true};
         uint64_t limit_ms = 20, drawn = 0;
-        begin_anew();
+        restart_acquire();
         always("WORK", answers[i]);
         asked.ask.deadline_ns = 0;
         ask_for(&asked, "WORK");
@@ -344,7 +344,7 @@ static void who_was_refused_does_not_ask_at_the_very_end(void **state)
                               .ask.is_read = is_read != 0};
         uint64_t newest_ms = 0;
         for (uint64_t seed = 0; seed < 40; seed++) {
-            begin_anew();
+            restart_acquire();
             world.asker.random = seed * seed;
             world.seen[0] = '\0';
             always("WORK", "-BUSY later\r\n");
@@ -385,7 +385,7 @@ static void an_answer_ends_the_pauses(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct asked asked = {0};
-        begin_anew();
+        restart_acquire();
         (void)busy_for(TIMEOUT_MS - LATE_MS);
         world.rule_count = 0;
         always("WORK", answers[i]);
@@ -412,7 +412,7 @@ static void who_gives_a_connection_up_may_say_why(void **state)
     (void)state;
     for (int says = 0; says < 2; says++) {
         struct asked asked = {.ask.is_repeatable = true};
-        begin_anew();
+        restart_acquire();
         always("WORK", SILENCE);
         ask_for(&asked, "WORK");
         pass(1);
@@ -531,13 +531,13 @@ static void a_node_that_cannot_greet_is_left(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct asked asked = {0}, vain = {0};
-        begin_anew();
+        restart_acquire();
         always("0:HELLO", cases[i].answer);
         ask(&asked);
         assert_int_equal(asked.error, 0);
         assert_int_equal(asked.told_ms, 0);
         assert_seen("1:WORK|");
-        begin_anew();
+        restart_acquire();
         always("HELLO", cases[i].answer);
         ask(&vain);
         assert_int_equal(vain.error, cases[i].error);

@@ -218,16 +218,16 @@ static void an_heir_is_chosen_from_those_that_are_heard(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         uint64_t silent = i == 0 ? follower : third;
-        uint64_t heir = i == 0 ? third : follower;
+        uint64_t successor = i == 0 ? third : follower;
         silence(silent, true);
         world_run(world, 300);
         assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER");
-        assert_int_equal(world_elect(world), heir);
+        assert_int_equal(world_elect(world), successor);
         silence(silent, false);
         world_run(world, 500);
-        assert_int_equal(world_elect(world), heir);
-        client_open(world, heir, 1);
-        assert_answer(world, heir, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+        assert_int_equal(world_elect(world), successor);
+        client_open(world, successor, 1);
+        assert_answer(world, successor, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
                       ID(leader));
         assert_int_equal(world_elect(world), leader);
         world_run(world, 100);

@@ -54,7 +54,7 @@ static void expect_no_verdict(uint64_t node)
     }
     assert_int_equal(counts->unknown_scripts, 0);
     assert_null(core_denial(core, 0));
-    assert_true(core_client_is_stranger(core, 1));
+    assert_true(core_client_is_fresh(core, 1));
 }
 
 static int set_up(void **state)
@@ -141,7 +141,7 @@ static void what_we_refuse_is_counted_by_its_word(void **state)
         assert_memory_equal(client_ask(world, node, 1, "EVALSHA 00 0"),
                             "-NOSCRIPT", 9);
         assert_int_equal(counted(node, "NOSCRIPT"), 1);
-        assert_true(core_client_is_stranger(world->node[node].core, 1));
+        assert_true(core_client_is_fresh(world->node[node].core, 1));
         assert_int_equal(core_counts(world->node[node].core)->refusals, 8);
     }
 }
@@ -290,19 +290,19 @@ static void a_queued_command_has_changed_nothing(void **state)
         struct core *core = world->node[node].core;
         assert_answer(world, node, 1, "+OK\r\n", "MULTI");
         assert_answer(world, node, 1, "+QUEUED\r\n", "SET x v PX 5000");
-        assert_true(core_client_is_stranger(core, 1));
+        assert_true(core_client_is_fresh(core, 1));
         assert_memory_equal(client_ask(world, node, 1, "LOCK.SHOW x"), "-ERR",
                             4);
         assert_memory_equal(client_ask(world, node, 1, "EXEC"), "-EXECABORT",
                             10);
-        assert_true(core_client_is_stranger(core, 1));
+        assert_true(core_client_is_fresh(core, 1));
         assert_int_equal(counted(node, "EXECABORT"), 1);
         assert_int_equal(counted(node, "ERR"), 1);
         assert_answer(world, node, 1, "+OK\r\n", "WATCH x");
         assert_answer(world, node, 1, "+OK\r\n", "MULTI");
         assert_answer(world, node, 1, "+QUEUED\r\n", "SET x%zu v PX 5000", i);
         assert_answer(world, node, 1, "*1\r\n+OK\r\n", "EXEC");
-        assert_false(core_client_is_stranger(core, 1));
+        assert_false(core_client_is_fresh(core, 1));
         assert_int_equal(core_counts(core)->refusals, 2);
     }
 }
@@ -320,16 +320,16 @@ static void a_heartbeat_counts_if_any_part_succeeds(void **state)
     uint64_t before = counted(leader, "NOSESSION");
     (void)client_ask(world, leader, 1, "SESSION.KEEP 9 %s 8 %s", one.secret,
                      one.secret);
-    assert_true(core_client_is_stranger(core, 1));
+    assert_true(core_client_is_fresh(core, 1));
     assert_int_equal(counted(leader, "NOSESSION"), before);
     assert_memory_equal(
         client_ask(world, leader, 1, "SESSION.KEEP 9 %s", one.secret),
         "-NOSESSION", 10);
     assert_int_equal(counted(leader, "NOSESSION"), before + 1);
-    assert_true(core_client_is_stranger(core, 1));
+    assert_true(core_client_is_fresh(core, 1));
     (void)client_ask(world, leader, 1, "SESSION.KEEP 9 %s %llu %s", one.secret,
                      (unsigned long long)one.id, one.secret);
-    assert_false(core_client_is_stranger(core, 1));
+    assert_false(core_client_is_fresh(core, 1));
 }
 
 int main(void)

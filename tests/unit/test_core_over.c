@@ -60,14 +60,15 @@ static void handed_over_as_asked(void **state)
 {
     char part[64];
     (void)state;
-    uint64_t leader = world_elect(world), heir = leader % 3 + 1;
+    uint64_t leader = world_elect(world), successor = leader % 3 + 1;
     client_open(world, leader, 1);
     assert_status(leader, "stepped_down_ms\r\n:-1\r\n");
-    client_ask(world, leader, 1, "RAFT.TRANSFER %d", (int)heir);
+    client_ask(world, leader, 1, "RAFT.TRANSFER %d", (int)successor);
     world_run(world, 200);
-    assert_int_equal(world_leader(world), heir);
+    assert_int_equal(world_leader(world), successor);
     snprintf(part, sizeof part,
-             "handed over to member %d: requested by an operator", (int)heir);
+             "handed over to member %d: requested by an operator",
+             (int)successor);
     assert_reason(part);
     assert_status(leader, part);
 }

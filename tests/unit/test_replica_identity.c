@@ -74,7 +74,7 @@ static void a_former_directory_confirms_no_leader(void **state)
 
 /* Replica 1 has a new directory, and its log still says: 'voters' members, of
  * which member 1 is the former one. */
-static void begin_anew(struct lone *lone, uint32_t voters)
+static void restart_acquire(struct lone *lone, uint32_t voters)
 {
     struct replica_members members;
     *lone = (struct lone){.incarnation = DIRECTORY(1)};
@@ -101,7 +101,7 @@ static void a_new_directory_does_not_stand_for_the_former(void **state)
     (void)state;
     for (uint32_t voters = 1; voters <= 3; voters += 2) {
         struct lone lone;
-        begin_anew(&lone, voters);
+        restart_acquire(&lone, voters);
         expect_no_candidacy(&lone);
         done(&lone);
     }
@@ -114,7 +114,7 @@ static void a_new_directory_stands_once_it_is_named(void **state)
     struct lone lone;
     struct replica_members members;
     (void)state;
-    begin_anew(&lone, 3);
+    restart_acquire(&lone, 3);
     make_members(&members, 3, 0);
     memmove(&members.member[0], &members.member[1],
             2 * sizeof members.member[0]);
@@ -145,7 +145,7 @@ static void a_new_directory_lends_its_vote(void **state)
     struct lone lone;
     struct message vote = {.kind = MESSAGE_VOTE, .term = 2};
     (void)state;
-    begin_anew(&lone, 3);
+    restart_acquire(&lone, 3);
     vote.vote.candidate = 2;
     vote.vote.last_index = 9;
     vote.vote.last_term = 1;

@@ -103,10 +103,10 @@ static bool still_holds(struct tool *tool, const struct nested_entry *entry)
 
 /* True if a request for 'name' would wait forever; '*is_inside' is set if a
  * run around this one holds it shared and this request is shared, too. */
-static bool nested_runs_is_vain(struct tool *tool,
-                                const struct acquire_options *options,
-                                const char *name, bool *is_inside,
-                                uint64_t *ret_token)
+static bool nested_runs_is_futile(struct tool *tool,
+                                  const struct acquire_options *options,
+                                  const char *name, bool *is_inside,
+                                  uint64_t *ret_token)
 {
     const char *text = getenv("HASP_RUNS");
     struct nested_entry entry;
@@ -135,8 +135,8 @@ int nested_runs_check(struct tool *tool, struct acquire_options *options)
     for (size_t i = 0;
          options->wait_ms == HASP_FOREVER && i < options->names.count; i++) {
         const char *name = options->names.text[i];
-        if (nested_runs_is_vain(tool, options, name, &options->is_inside,
-                                &token)) {
+        if (nested_runs_is_futile(tool, options, name, &options->is_inside,
+                                  &token)) {
             return tool_fail(
                 EX_USAGE,
                 "'%s' is held by the 'hasp run' around this one, "

@@ -181,7 +181,7 @@ static int status_judge(json_t *nodes)
 
 /* Marks nodes that are not in the newest configuration: they were removed, or
  * wait to be added. */
-static void mark_strangers(json_t *nodes)
+static void mark_unlisted(json_t *nodes)
 {
     json_t *node, *best = nodes_newest(nodes);
     size_t i;
@@ -362,7 +362,7 @@ int run_status(struct tool *tool, char **argv)
 {
     json_auto_t *nodes = nodes_sorted(nodes_ask(tool, NODES_MEMBERS), "node");
     (void)argv;
-    mark_strangers(nodes);
+    mark_unlisted(nodes);
     output_rows(tool->format, node_fields, nodes);
     int exit_code = status_judge(nodes);
     sum_up(tool, nodes);
