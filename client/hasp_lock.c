@@ -250,8 +250,8 @@ int hasp_look(struct hasp_hold *hold, struct hasp_lease *ret_lease)
         *ret_lease = (struct hasp_lease){0};
     }
     if (hold == NULL || ret_lease == NULL) {
-        return why_set(HASP_EINVALID, "hasp_look: no hold, or nowhere to put "
-                                      "what is known");
+        return why_set(HASP_EINVALID, "hasp_look: no hold, or no place for "
+                                      "the lease");
     }
     struct hasp_session *session = hold->session;
     int error = session_check_process(session);

@@ -782,7 +782,7 @@ static void operation_answered(struct client_request *ask,
         snprintf(why, sizeof why, "%s",
                  error == HASP_ENOTHELD
                      ? lost_before
-                     : "the answer is not what was asked for");
+                     : "the answer does not fit the request");
     }
     if (operation->step == STEP_SETTLE) {
         operation_settled(operation, end, is_granted);

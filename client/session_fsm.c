@@ -390,7 +390,7 @@ static void session_fsm_opened(struct client_request *ask,
     /* The lease counts from the sending of OPEN (rule 1). */
     if (!session_fsm_renew(fsm, ask, end->reply)) {
         snprintf(act->call->why, sizeof act->call->why,
-                 "the answer is not what was asked for");
+                 "the answer does not fit the request");
         end_act(act, HASP_EPROTO);
         return;
     }

@@ -85,12 +85,12 @@ static const char *check_request(const struct core *core,
     if (call != NULL &&
         (station == REQUEST_FORWARDED || station == REQUEST_QUEUED ||
          station == REQUEST_SNAPSHOT)) {
-        return "a parsed call is kept that nobody needs";
+        return "a parsed call is kept without need";
     }
     if (station == REQUEST_ASKING &&
         (request->question > replica_next_question(core->replica) ||
          request->read_index > replica_commit_index(core->replica))) {
-        return "a request waits for a read index that nobody will ask for";
+        return "a request waits for a read index without a question";
     }
     return check_requester(core, request);
 }

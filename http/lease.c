@@ -80,7 +80,7 @@ static void refuse_held(struct exchange *exchange,
     }
     problem_set(&problem, 423, "HELD", NULL,
                 holder == 0 && is_renewing(exchange)
-                    ? "nobody holds it: this lease has ended"
+                    ? "it is not held: this lease has ended"
                 : holder == 0 ? "no lock is granted now: see earliest_ms"
                 : is_ours ? "this holder has it already: an earlier answer was "
                             "lost, or another program uses the same name"

@@ -330,7 +330,7 @@ const struct route routes[] = {
     {"POST", "/v1/lock/note", ROUTE_COMMAND, "LOCK.NOTE", NULL, note_fields, OK,
      SESSION, "Stores bytes at a lock that the session holds."},
     {"POST", "/v1/lock/please", ROUTE_COMMAND, "LOCK.PLEASE", NULL,
-     please_fields, MEMBER("told", "integer"), 0,
+     please_fields, MEMBER("notified", "integer"), 0,
      "Asks a lock's holders to release it."},
     {"POST", "/v1/lock/release-if", ROUTE_COMMAND, "LOCK.RELEASEIF", NULL,
      release_if_fields, MEMBER("released", "integer"), 0,

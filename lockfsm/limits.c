@@ -156,8 +156,7 @@ bool growth_is_refused(struct lockfsm *fsm, uint64_t records, uint64_t text,
     }
     refuse_because(fsm, result, RESULT_LIMIT,
                    "state_size: %" PRIu64 " of %" PRIu64
-                   " bytes are in use; what is new is refused from 80 %% "
-                   "on",
+                   " bytes are in use; new ones are refused from 80 %% on",
                    state_size(fsm), fsm->limits.of[LIMIT_STATE_SIZE]);
     return true;
 }

@@ -30,7 +30,7 @@ static void journal_fail(struct hasp_node *node, const char *what, int error)
     } else {
         turn_fail(&node->turn, HASP_NODE_STORAGE,
                   "cannot %s in '%s': %s; check the disk and the kernel's log, "
-                  "then start the node again (it recovers what is on the disk)",
+                  "then start the node again (it recovers from the disk)",
                   what, node->options.directory, hasp_strerror(error));
     }
 }

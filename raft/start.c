@@ -38,16 +38,16 @@ static int check_entry(const struct replica_start *start, uint32_t i,
     } else if (entry->term < term_before) {
         what = "has a lower term than the one before";
     } else if (entry->term > MESSAGE_NUMBER_MAX) {
-        what = "has a term that is no number of Raft";
+        what = "has an invalid term";
     } else if ((int)entry->type < ENTRY_COMMAND || entry->type > ENTRY_CHANGE) {
         what = "has an unknown type";
     } else if (entry->body.size > REPLICA_ENTRY_SIZE_MAX) {
         what = "is too big";
     } else if (entry->type == ENTRY_CHANGE &&
                replica_members_decode(entry->body, &members) != 0) {
-        what = "is a configuration that does not decode";
+        what = "is a configuration that cannot be decoded";
     } else if (entry->type != ENTRY_CHANGE && index == 1) {
-        what = "is the first one and no configuration";
+        what = "is the first one and not a configuration";
     }
     if (what == NULL) {
         return 0;
@@ -119,12 +119,12 @@ static int check_snapshot(struct replica *replica,
         start->snapshot_members_index > start->snapshot_index ||
         start->snapshot_index > MESSAGE_NUMBER_MAX) {
         snprintf(why, HASP_WHY_SIZE,
-                 "the snapshot's numbers do not fit together");
+                 "the snapshot's index and term contradict each other");
         return HASP_ECORRUPT;
     }
     if (replica_members_decode(start->snapshot_members, &members) != 0) {
         snprintf(why, HASP_WHY_SIZE,
-                 "the snapshot's configuration does not decode");
+                 "the snapshot's configuration cannot be decoded");
         return HASP_ECORRUPT;
     }
     members_history_put(&replica->history, start->snapshot_members_index,
@@ -164,7 +164,7 @@ static int check_reach(const struct replica_start *start, struct plan *plan,
         } else if (first > snapshot &&
                    start->entries[0].term < start->snapshot_term) {
             snprintf(why, HASP_WHY_SIZE,
-                     "the log goes on after the snapshot with a lower term");
+                     "the log continues after the snapshot with a lower term");
             return HASP_ECORRUPT;
         }
     }

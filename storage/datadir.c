@@ -94,7 +94,7 @@ int datadir_open(const char *path, uint64_t node_id,
     if (datadir->identity.node_id != node_id) {
         snprintf(why, HASP_WHY_SIZE,
                  "data directory '%.300s' belongs to node %" PRIu64
-                 ", not to node %" PRIu64 "; name the right one",
+                 ", not to node %" PRIu64 "; correct the directory or the id",
                  path, datadir->identity.node_id, node_id);
         error = HASP_EINVALID;
         goto out_close;
@@ -127,7 +127,7 @@ int datadir_open_existing(const char *path, struct datadir **ret_datadir,
     free(looked_at.path);
     if (error == HASP_ENOENT) {
         snprintf(why, HASP_WHY_SIZE,
-                 "'%.300s' is no data directory of a node: it has no '%s'",
+                 "'%.300s' is not the data directory of a node: it has no '%s'",
                  path, IDENTITY_NAME);
     }
     return error != 0 ? error

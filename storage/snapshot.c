@@ -124,8 +124,8 @@ static int parse_header(struct reader *reader,
     if (header.last_index == 0 || header.last_term == 0 ||
         header.configuration_index > header.last_index) {
         snprintf(why, HASP_WHY_SIZE,
-                 "the header is of no state: index %" PRIu64 ", term %" PRIu64
-                 ", members of index %" PRIu64,
+                 "the header does not describe a state: index %" PRIu64
+                 ", term %" PRIu64 ", members of index %" PRIu64,
                  header.last_index, header.last_term,
                  header.configuration_index);
         return HASP_ECORRUPT;
@@ -232,8 +232,7 @@ static void say_where(struct bytes stream, char why[HASP_WHY_SIZE])
     char where[HASP_WHY_SIZE / 2];
     char found[HASP_WHY_SIZE];
     if (snapshot_parse(stream, &header, NULL, NULL, found) == 0) {
-        snprintf(where, sizeof where,
-                 "something inside of its records was changed");
+        snprintf(where, sizeof where, "bytes within its records were changed");
     } else {
         snprintf(where, sizeof where, "%.*s", (int)sizeof where - 1, found);
     }

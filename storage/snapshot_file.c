@@ -122,8 +122,8 @@ static int write_temporary(const char *path,
     /* The file is truncated only after it is locked: another thread could be
      * writing it. */
     if (storage_port->lock(fd) != 0 || storage_port->ftruncate(fd, 0) != 0) {
-        error = snapshot_file_fail(why, "somebody else writes the snapshot",
-                                   path);
+        error = snapshot_file_fail(
+            why, "another process is writing the snapshot", path);
         storage_port->close(fd);
         return error;
     }
@@ -436,10 +436,11 @@ int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
         if (result == 0 &&
             (ret_file->header.last_index != listing.names[i].index ||
              ret_file->header.last_term != listing.names[i].term)) {
-            snprintf(reason, sizeof reason,
-                     "the snapshot '%.300s' holds another index than its name "
-                     "says",
-                     path);
+            snprintf(
+                reason, sizeof reason,
+                "the snapshot '%.300s' has a different index than its name "
+                "says",
+                path);
             snapshot_file_unmap(ret_file);
             result = HASP_ECORRUPT;
         }

@@ -147,7 +147,7 @@ static int check_length(struct lmdb_table *lmdb)
         (void)mdb_env_get_path(lmdb->env, &path);
         LOG_ERROR("the table was cut short while it was in use",
                   "file=\"%s/data.mdb\" bytes=%" PRIu64 " expected=%" PRIu64
-                  " hint=\"the next start makes it anew\"",
+                  " hint=\"the next start rebuilds it\"",
                   path, length, expected);
     }
     return atomic_load(&lmdb->is_cut) ? HASP_ECORRUPT : err_from_mdb(code);

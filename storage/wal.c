@@ -467,7 +467,7 @@ static int wal_roll(struct wal *wal, uint64_t needed)
      * advance. It is fatal if the second try, which the queue needs, fails as
      * well. */
     if (error == HASP_ENOSPC && wal->has_asked) {
-        return wal_fail(wal, ENOSPC, "make room in the log behind");
+        return wal_fail(wal, ENOSPC, "make room in the log after");
     }
     if (error == HASP_ENOENT || error == HASP_ENOSPC) {
         uint64_t planned = next_size(wal, wal_active(wal)->size);

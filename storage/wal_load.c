@@ -301,14 +301,14 @@ static int scan_file(struct loader *loader, enum wal_end *ret_end)
     }
     if (result.end == WAL_END_CORRUPT && result.proof_sequence == 0) {
         return wal_load_corrupt(loader, loader->at, result.offset,
-                                "batch %" PRIu64 " makes no sense",
+                                "batch %" PRIu64 " has an invalid header",
                                 image->chain.sequence);
     }
     if (result.end == WAL_END_CORRUPT) {
         return wal_load_corrupt(
             loader, loader->at, result.offset,
-            "batch %" PRIu64 " does not check, and batch %" PRIu64
-            " comes after it at offset %" PRIu64,
+            "batch %" PRIu64 " has a wrong checksum, but batch %" PRIu64
+            " follows it at offset %" PRIu64,
             image->chain.sequence, result.proof_sequence, result.proof_offset);
     }
     /* If a batch is torn here, a later file can still prove that it was
@@ -345,7 +345,8 @@ static int scan_files(struct loader *loader)
      * only because earlier ones were trimmed, so it was in use. */
     if (loader->used_count == 0 && loader->file_count > 0 &&
         loader->files[0].number != 1) {
-        return wal_load_corrupt(loader, 0, 0, "its header does not check");
+        return wal_load_corrupt(loader, 0, 0,
+                                "its header has a wrong checksum");
     }
     return 0;
 }
@@ -375,14 +376,14 @@ static int check_rest(struct loader *loader)
         if (!image->was_torn && i == loader->used_count) {
             return wal_load_corrupt(
                 loader, i, 0,
-                "its header does not check, and batch %" PRIu64
-                " is behind it at offset %" PRIu64,
+                "its header has a wrong checksum, but batch %" PRIu64
+                " follows it at offset %" PRIu64,
                 sequence, offset);
         }
         return wal_load_corrupt(
             loader, bad, image->tail,
-            "batch %" PRIu64 " %s, and a later segment is in use", lost,
-            image->was_torn ? "does not check" : "is missing");
+            "batch %" PRIu64 " %s, but a later segment is in use", lost,
+            image->was_torn ? "has a wrong checksum" : "is missing");
     }
     return 0;
 }

@@ -95,7 +95,7 @@ int run_break(struct tool *tool, char **argv)
                                 CANNOT("break", argv[1]), &count);
     }
     if (exit_code == 0 && value_number(count, "") == 0) {
-        tool_say(tool, "nobody holds '%s'", argv[1]);
+        tool_say(tool, "'%s' is not held", argv[1]);
     } else if (exit_code == 0) {
         tool_say(tool,
                  "'%s' will be freed in %s, unless its holder objects; see: "

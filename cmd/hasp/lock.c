@@ -178,7 +178,7 @@ int run_show(struct tool *tool, char **argv)
 int run_please(struct tool *tool, char **argv)
 {
     const char *message = NULL;
-    json_auto_t *lock = NULL, *told = NULL;
+    json_auto_t *lock = NULL, *notified = NULL;
     const struct option_row rows[] = {
         {"message", OPTION_TEXT, .value = &message}, {0}};
     int exit_code = options_read(tool, argv, rows, 1, 2);
@@ -192,21 +192,21 @@ int run_please(struct tool *tool, char **argv)
                                 WORDS("LOCK.PLEASE", argv[1], "BY", USER,
                                       message != NULL ? "MESSAGE" : NULL,
                                       message),
-                                "cannot ask the holders", &told);
+                                "cannot ask the holders", &notified);
     }
     if (exit_code != 0) {
         return exit_code;
     }
     json_t *holders = value_at(lock, "holders");
     if (tool->format == FORMAT_JSON) {
-        json_auto_t *result = json_pack("{s:O, s:O}", "told", told, "holders",
-                                        holders);
+        json_auto_t *result = json_pack("{s:O, s:O}", "notified", notified,
+                                        "holders", holders);
         output_json(result);
     } else {
         output_rows(tool->format, asked_fields, holders);
     }
     if (json_array_size(holders) == 0) {
-        tool_say(tool, "nobody holds '%s': no request was sent", argv[1]);
+        tool_say(tool, "'%s' is not held: no request was sent", argv[1]);
     }
     return 0;
 }

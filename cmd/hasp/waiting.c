@@ -81,7 +81,7 @@ static void put_live(const struct waiting_view *waiting, struct buffer *out,
         waiting_place_of(lock, waiting->session) + 1, value_text(lock, "name"));
     if (holder != NULL) {
         buffer_printf(out, "; %s%s has it since %s",
-                      client[0] != '\0' ? client : "somebody",
+                      client[0] != '\0' ? client : "another client",
                       json_array_size(value_at(lock, "holders")) > 1
                           ? " with others"
                           : "",

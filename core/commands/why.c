@@ -313,7 +313,7 @@ static void put_barging(struct lines *lines, const struct lock *lock)
         lock->hold_count, lock->hold_count == 1 ? "" : "s");
     LINE(lines, "%s",
          count == lock->hold_count
-             ? "; the waiters are next, and nobody can pass them again"
+             ? "; the waiters are next, and no request can pass them again"
              : "; readers that barge keep the waiters waiting as long as an "
                "older holder stays");
 }
@@ -372,9 +372,7 @@ static void why_put_earliest(struct lines *lines, struct core *core,
     } else if (earliest_ms == 0) {
         LINE(lines, "it could pass on now");
     } else if (earliest_ms == SHOW_NEVER_MS) {
-        LINE(lines,
-             "it does not end by itself: somebody has to release it, or break "
-             "it");
+        LINE(lines, "it does not end by itself: it must be released or broken");
     } else if (hold == NULL) {
         LINE(lines,
              "it stays closed after an unclean end and can pass on in %s",

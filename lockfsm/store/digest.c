@@ -57,13 +57,14 @@ static const char *check_record(struct table_txn *txn,
 {
     struct bytes value;
     if (record_share(record) != stored->share) {
-        return "the memory of this process was damaged. Look for faulty memory "
+        return "the memory of this process was damaged. Test the memory of the "
+               "machine "
                "before this node is started again";
     }
     int error = table_get(txn, record->map, buffer_bytes(&record->key), &value);
     if (error != 0 || !bytes_equal(value, buffer_bytes(&record->value))) {
-        return "the table was damaged. Look at the disk; the next start makes "
-               "the table anew from snapshot and log";
+        return "the table was damaged. Check the disk; the next start rebuilds "
+               "the table from the snapshot and the log";
     }
     return NULL;
 }

@@ -226,7 +226,7 @@ def test_a_damaged_backup_is_refused(folder):
             return run.stderr
 
         at = good.index(b"q" * 100)
-        assert "inside of its records" in refused(
+        assert "within its records" in refused(
             good[:at] + b"p" + good[at + 1 :]
         )
         # The record begins with its map and the size of its key.

@@ -923,11 +923,11 @@ def test_please_reaches_the_command_and_events_are_watched(dev):
     asked = json.loads(
         dev.hasp("please", "asked", "my turn", "-o", "json").stdout
     )
-    assert asked["told"] == 1
+    assert asked["notified"] == 1
     holder = dev.json("show", "asked")["holders"][0]
     assert asked["holders"][0]["session"] == holder["session"]
     nobody = dev.hasp("please", "free as a bird")
-    assert nobody.returncode == 0 and "nobody holds" in nobody.stderr
+    assert nobody.returncode == 0 and "is not held" in nobody.stderr
     assert "my turn" in run.stderr.readline()
     run.stdin.close()
     run.wait(10)

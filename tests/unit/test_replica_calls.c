@@ -460,13 +460,13 @@ static void numbers_that_do_not_fit_together_are_corrupt(void **state)
     bad.entry_count++;
     assert_int_equal(try_begin(&bad, &update), 0);
     bad.snapshot_term = 4; /* The log continues in term 3. */
-    assert_corrupt(&bad, "the log goes on after the snapshot with a lower "
+    assert_corrupt(&bad, "the log continues after the snapshot with a lower "
                          "term");
     bad.snapshot_term = 3;
     assert_int_equal(try_begin(&bad, &update), 0);
     bad = good;
     bad.snapshot_members.size -= 8;
-    assert_corrupt(&bad, "the snapshot's configuration does not decode");
+    assert_corrupt(&bad, "the snapshot's configuration cannot be decoded");
     bad = good;
     bad.snapshot_index = 0;
     bad.snapshot_term = 0;
@@ -476,18 +476,18 @@ static void numbers_that_do_not_fit_together_are_corrupt(void **state)
                          "0");
     bad = good;
     bad.snapshot_term = 0;
-    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    assert_corrupt(&bad, "the snapshot's index and term contradict each other");
     bad = good;
     bad.snapshot_members_index = 0;
-    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    assert_corrupt(&bad, "the snapshot's index and term contradict each other");
     bad.snapshot_members_index = 6;
-    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    assert_corrupt(&bad, "the snapshot's index and term contradict each other");
     bad.snapshot_members_index = 5;
     assert_int_equal(try_begin(&bad, &update), 0);
     bad = good;
     bad.entry_count = 0;
     bad.snapshot_index = bad.applied_index = MESSAGE_NUMBER_MAX + 1;
-    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    assert_corrupt(&bad, "the snapshot's index and term contradict each other");
     free_bodies(&lone);
 }
 
@@ -515,7 +515,7 @@ static void an_entry_that_cannot_be_is_corrupt(void **state)
                    "the entry at index 8 of the log has an unknown type");
     entry->type = ENTRY_CHANGE;
     assert_corrupt(&good, "the entry at index 8 of the log is a configuration "
-                          "that does not decode");
+                          "that cannot be decoded");
     *entry = kept;
     uint8_t *large = memory_new(REPLICA_ENTRY_SIZE_MAX + 1);
     entry->body = bytes_of(large, REPLICA_ENTRY_SIZE_MAX);
@@ -530,13 +530,13 @@ static void an_entry_that_cannot_be_is_corrupt(void **state)
     entry->term = MESSAGE_NUMBER_MAX;
     assert_int_equal(try_begin(&good, &update), 0);
     entry->term++;
-    assert_corrupt(&good, "the entry at index 9 of the log has a term that is "
-                          "no number of Raft");
+    assert_corrupt(&good, "the entry at index 9 of the log has an invalid "
+                          "term");
     *entry = kept;
     lone.entries[0].type = ENTRY_COMMAND;
     assert_corrupt(&good,
                    "the entry at index 1 of the log is the first one and "
-                   "no configuration");
+                   "not a configuration");
     free_bodies(&lone);
 }
 

@@ -122,7 +122,7 @@ static void a_session_needs_an_answer_with_its_terms(void **state)
                      0);
     turn();
     assert_told(&told, HASP_EPROTO);
-    assert_string_equal(told.call.why, "the answer is not what was asked for");
+    assert_string_equal(told.call.why, "the answer does not fit the request");
 }
 
 static void who_is_refused_at_the_door_is_told_at_once(void **state)

@@ -381,10 +381,10 @@ static void a_damaged_segment_header_is_told(void **state)
     for (uint64_t at = 0; at < 60; at++) {
         assert_int_equal(open_flipped(f, image, first, at, &wal),
                          HASP_ECORRUPT);
-        assert_non_null(strstr(f->why, "header does not check"));
+        assert_non_null(strstr(f->why, "header has a wrong checksum"));
         assert_int_equal(open_flipped(f, image, first + 1, at, &wal),
                          HASP_ECORRUPT);
-        assert_non_null(strstr(f->why, "header does not check"));
+        assert_non_null(strstr(f->why, "header has a wrong checksum"));
     }
     free_image(image);
 }
