@@ -180,6 +180,7 @@ void account_join(struct account *account, struct account_claim *claim,
     if (rests) {
         account_line_up(account, claim);
     }
+    /* Last: the claim has left its queues by now. */
     if (former != NULL && --former->claim_count == 0) {
         drop_payer(account, former);
     }
@@ -269,6 +270,7 @@ static int64_t account_take(struct account *account)
         account->clock_at = now;
     }
     account->at_hand = 0;
+    /* A pause of the process is charged as work, so a debt needs a bound. */
     units = units < ACCOUNT_DEBT_MAX ? units : ACCOUNT_DEBT_MAX;
     account->left -= (int64_t)units;
     return (int64_t)units;

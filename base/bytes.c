@@ -82,6 +82,8 @@ size_t bytes_printable(struct bytes a)
         }
         code = code << 6 | (in[i] & 0x3fu);
     }
+    /* Neither overlong forms nor surrogates (RFC 3629), nor what controls a
+     * terminal or the direction of text. */
     bool is_sound = code >= firsts[count] && code <= 0x10ffff &&
                     (code < 0xd800 || code > 0xdfff);
     bool is_control = code < 0xa0 || (code >= 0x2028 && code <= 0x202e) ||
@@ -199,6 +201,8 @@ bool bytes_match_counted(struct bytes pattern, struct bytes text,
             p = next;
             t++;
         } else if (star != SIZE_MAX) {
+            /* Only the last '*' is extended: a longer match of an earlier one
+             * gains nothing. */
             p = star + 1;
             t = ++star_text;
         } else {

@@ -351,6 +351,7 @@ static bool get_numbers(struct decoding *d, const struct codec_field *field,
     for (size_t i = 0; i < run.size; i++) {
         count += run.data[i] < 0x80;
     }
+    /* The sender chose the count: it is bounded before memory is taken. */
     if (count % field->unit != 0 || count > UINT32_MAX ||
         (field->max != 0 && count / field->unit > field->max)) {
         return false;
@@ -378,6 +379,7 @@ static bool get_element(struct decoding *d, const struct codec_field *field,
     void *at = (char *)to + field->offset;
     uint32_t *count = (uint32_t *)(void *)((char *)to + field->count_offset);
     if (item->position == 0 && !field->is_inline) {
+        /* The sender chose the count: it is bounded before memory is taken. */
         if (more >= UINT32_MAX || (field->max != 0 && more >= field->max)) {
             return false;
         }
@@ -496,6 +498,7 @@ static bool get_message(struct decoding *d, struct bytes in,
     struct item item = {0};
     uint64_t last = 0;
     while (reader_left(&reader) > 0) {
+        /* Ascending tags: equal structures have equal bytes. */
         if (!get_item(&reader, &item) || item.tag < last) {
             return false;
         }

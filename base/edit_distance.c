@@ -8,6 +8,7 @@ unsigned word_distance(const char *a, const char *b)
 {
     unsigned cost[3][WORD_SIZE_MAX + 1] = {0};
     size_t m = strlen(a), n = strlen(b);
+    /* The rows have no room for longer words. */
     if (m > WORD_SIZE_MAX || n > WORD_SIZE_MAX) {
         return WORD_SIZE_MAX;
     }

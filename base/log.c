@@ -61,6 +61,7 @@ const char *log_quote_bytes(struct bytes text)
     char *out = buffers[turn++ % 4];
     size_t at = 0;
     out[at++] = '"';
+    /* 8 bytes hold the longest escape, the closing quote and the end. */
     for (size_t i = 0; i < text.size && at < sizeof buffers[0] - 8;) {
         const uint8_t *in = text.data + i;
         size_t count = bytes_printable(bytes_of(in, text.size - i));

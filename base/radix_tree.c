@@ -173,6 +173,7 @@ void radix_tree_remove(struct radix_tree *set, struct bytes prefix)
         node_free(node);
         node = parent;
     }
+    /* A node without an item has at least two children, except the root. */
     if (node->parent != NULL && node->item == NULL && node->child_count == 1) {
         radix_tree_merge(node);
     } else if (node->parent == NULL && node->item == NULL &&

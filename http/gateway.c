@@ -627,6 +627,8 @@ void gateway_request(void *data, struct http_exchange *raw_exchange)
     bool is_monitor = match.route != NULL && match.route->kind == ROUTE_MONITOR;
     bool is_guarded = is_monitor && gateway->guards_metrics &&
                       strcmp(match.route->path, "/metrics") == 0;
+    /* No check of the origin: probes and metrics name no user, and are polled
+     * under any name. */
     if (is_monitor && !is_guarded) {
         answer_monitor(gateway, raw_exchange, match.route);
     } else if (!is_monitor && !is_admitted(gateway, raw_exchange, &match)) {
@@ -726,6 +728,8 @@ void gateway_flush(struct gateway *gateway)
 void gateway_tick(struct gateway *gateway, uint64_t now_ns)
 {
     LIST_FOR_SAFE (struct exchange, exchange, &gateway->polls, in_waiting) {
+        /* 202 means that the request is in the queue: its last command must
+         * have been sent. */
         bool is_asked = exchange->is_sent &&
                         exchange->at + 1 == exchange->step_count;
         if (exchange->is_answered) {

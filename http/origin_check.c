@@ -87,6 +87,8 @@ bool origin_check_admits(const struct origin_check_request *request,
     const char *site = request->fetch_site;
     bool is_reading = strcmp(request->method, "GET") == 0 ||
                       strcmp(request->method, "HEAD") == 0;
+    /* DNS rebinding: a web page could reach this node under a name of its
+     * own. */
     if (!is_our_host(request->host, names)) {
         problem_set(ret_problem, 421, "NOPERM", NULL,
                     "host '%.200s' is not in http.names: use the node's "

@@ -174,6 +174,7 @@ static int parse_bulk(struct reply_scan *scan, uint8_t type)
         return 0;
     }
     size_t size = (size_t)length;
+    /* No overflow: the length is at most RESP_REPLY_BULK_MAX. */
     if (scan->input.size - scan->at < size + 2) {
         return HASP_EMORE;
     }

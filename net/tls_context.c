@@ -358,6 +358,7 @@ int tls_context_load(const struct tls_files *files, enum tls_use use,
     snprintf(context->ca_path, sizeof context->ca_path, "%s", files->ca);
     snprintf(context->cluster, sizeof context->cluster, "%s",
              cluster != NULL ? cluster : "");
+    /* An older error of this thread would be taken for the reason. */
     ERR_clear_error();
     context->ssl = SSL_CTX_new(TLS_method());
     if (context->ssl == NULL) {
