@@ -259,7 +259,7 @@ const struct subcommand subcommands[] = {
     {CLUSTER, "health", "", "exit 0 if the cluster is available, else 69",
      .run = run_health},
     {CLUSTER, "doctor", "[--config FILE] [--offline]",
-     "check the cluster, and this machine; name what is wrong, and the remedy",
+     "check the cluster and this machine; print faults, remedies",
      "    --config FILE  also check this machine, by the configuration of its\n"
      "                   node (/etc/hasp/haspd.conf if it exists)\n"
      "    --offline      check only this machine; its node need not run\n",
