@@ -274,11 +274,11 @@ static void propose_refused(struct core *core, int error)
 }
 
 /* The most entries of clients that are in the log and not committed. Releases
- * pass requests_in_flight, and have a quarter of it besides. */
+ * pass requests_in_flight, and have a quarter of it, and a few, besides. */
 static uint64_t clients_in_flight_max(const struct core *core)
 {
     uint64_t max = core->options.limits.requests_in_flight;
-    return max + max / 4;
+    return max + max / 4 + 16;
 }
 
 uint32_t propose_in_flight_max(const struct core *core)
