@@ -569,6 +569,10 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	    > $(UNITS)/haspd@.service
 	install -D -m 0755 docs/recipes/once.sh \
 	    $(DESTDIR)$(PREFIX)/libexec/hasp/once
+	install -D -m 0755 packaging/backup.sh \
+	    $(DESTDIR)$(PREFIX)/libexec/hasp/backup
+	$(call install_unit,haspd-backup.service)
+	$(call install_unit,haspd-backup.timer)
 	install -m 0644 packaging/haspd.conf.example packaging/alerts.yml \
 	    packaging/dashboard.json $(DESTDIR)$(PREFIX)/share/doc/hasp/
 	$(MAKE) install-lib

@@ -548,8 +548,12 @@ struct core_counts {
     uint64_t leaders;   /* Leaders that it has seen, in sequence. */
     uint64_t transfers; /* Transfers of leadership that it started, ... */
     uint64_t transfers_failed; /* ... and those that failed. */
-    uint64_t unknown_scripts;  /* EVAL, LOAD of scripts that hasp refuses. */
-    uint64_t over_quota;       /* Refusals because of a user's quota. */
+    /* Backups of which a client has read the end here, and the time of the
+     * newest. */
+    uint64_t backups;
+    uint64_t backup_ns;
+    uint64_t unknown_scripts; /* EVAL, LOAD of scripts that hasp refuses. */
+    uint64_t over_quota;      /* Refusals because of a user's quota. */
     /* The wait time of granted requests that this node has applied since its
      * start. */
     struct histogram wait;

@@ -33,6 +33,11 @@ static void put_machine(struct hasp_node *node, struct core_facts *facts)
     const struct process *process = facts_process(node);
     int64_t days_node = -1, days_ca = -1;
     double up_s = (double)time(NULL) - process->started_s;
+    int64_t backup_s = -1;
+    if (node->has_begun && core_counts(node->core)->backups > 0) {
+        backup_s = (int64_t)((turn_now() - core_counts(node->core)->backup_ns) /
+                             NS_PER_S);
+    }
     (void)certificates_days_left(&node->certificates, &days_node, &days_ca);
     const struct core_fact rows[] = {
         {"uptime_s", up_s > 0 ? (int64_t)up_s : 0},
@@ -46,6 +51,7 @@ static void put_machine(struct hasp_node *node, struct core_facts *facts)
         {"disk_reserve_bytes", (int64_t)node->options.limits.disk_reserve},
         {"snapshots_failed", (int64_t)node->snapshot_store.failed_count},
         {"audit_file_failures", (int64_t)node->audit_file.failed_count},
+        {"backup_age_s", backup_s},
         {"last_exit", (int64_t)node->last_exit.kind},
         {"certificate_days", days_node},
         {"ca_days", days_ca},

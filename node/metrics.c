@@ -65,6 +65,18 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
     metrics_counter(out, "hasp_transfers_total",
                     "Leadership transfers started by this node.",
                     counts->transfers);
+    metrics_counter(out, "hasp_backups_total",
+                    "Backups that were read from this node to their end.",
+                    counts->backups);
+    metrics_head(
+        out, "hasp_backup_age_seconds", "gauge",
+        "Time since the newest of them; missing if there is none since "
+        "the node started.");
+    if (counts->backups > 0) {
+        uint64_t age_ns = turn_now() - counts->backup_ns;
+        buffer_printf(out, "hasp_backup_age_seconds %.1f\n",
+                      (double)age_ns / (double)NS_PER_S);
+    }
     metrics_counter(out, "hasp_transfers_failed_total",
                     "Leadership transfers started by this node that failed.",
                     counts->transfers_failed);

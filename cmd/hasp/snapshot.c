@@ -21,6 +21,7 @@
 #include "base/memory.h"
 #include "base/minmax.h"
 #include "cmd/hasp/nodes.h"
+#include "cmd/hasp/setup/program.h"
 #include "cmd/hasp/tool.h"
 
 /* Time limit for a node, which may have much to flush before it answers. */
@@ -398,6 +399,50 @@ int run_snapshot_inspect(struct tool *tool, char **argv)
     }
     output_record(tool->format, inspect_fields, record);
     return 0;
+}
+
+/* Checks one file, and adds its row; true if it is whole. */
+static bool verify_file(const char *haspd, const char *path, json_t *rows)
+{
+    AUTO(buffer_done) struct buffer said = {0};
+    bool is_good = program_run(WORDS(haspd, "--inspect", path), 0, 0, &said) ==
+                   0;
+    json_auto_t *head = is_good ? json_loadb((const char *)said.data, said.size,
+                                             0, NULL)
+                                : NULL;
+    json_array_append_new(
+        rows, json_pack("{s:o, s:s, s:I, s:o}", "file",
+                        value_of_bytes(bytes_of_text(path)), "state",
+                        is_good ? "ok" : "damaged", "index",
+                        (json_int_t)value_number(head, "index"), "text",
+                        is_good ? json_string("")
+                                : value_of_bytes(buffer_bytes(&said))));
+    return is_good;
+}
+
+int run_snapshot_verify(struct tool *tool, char **argv)
+{
+    static const struct view_field fields[] = {{"file", "FILE", FIELD_TEXT},
+                                               {"state", "STATE", FIELD_TEXT},
+                                               {"index", "INDEX", FIELD_ID},
+                                               {"text", "", FIELD_TEXT},
+                                               {0}};
+    char haspd[PATH_MAX];
+    size_t damaged = 0;
+    int exit_code = options_read(tool, argv, (const struct option_row[]){{0}},
+                                 1, SIZE_MAX);
+    exit_code = exit_code ?: tool_find_haspd(haspd);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    json_auto_t *rows = json_array();
+    for (size_t i = 1; argv[i] != NULL; i++) {
+        damaged += !verify_file(haspd, argv[i], rows);
+    }
+    output_rows(tool->format, fields, rows);
+    return damaged == 0 ? 0
+                        : tool_fail(EX_DATAERR, "%zu of %zu files are damaged",
+                                    damaged, json_array_size(rows));
 }
 
 int run_snapshot_restore(struct tool *tool, char **argv)

@@ -406,6 +406,10 @@ const struct subcommand subcommands[] = {
      .run = run_snapshot_save},
     {OPERATOR, "snapshot inspect", "FILE",
      "check a backup, and print its contents", .run = run_snapshot_inspect},
+    {OPERATOR, "snapshot verify", "FILE...",
+     "check that backups are whole: exit 0, or 65",
+     "It names each damaged file.\n", .run = run_snapshot_verify,
+     .is_offline = true},
     {OPERATOR, "snapshot restore", "FILE --config FILE | --dir DIR --id N ...",
      "start a new cluster from a backup",
      "    --config FILE        configuration of the first node; or\n"

@@ -101,6 +101,9 @@ subcommand_fn run_member_update;
  * means yes. */
 subcommand_fn run_list, run_rows, run_judge;
 
+/* hasp snapshot verify */
+subcommand_fn run_snapshot_verify;
+
 /* --- The manual ----------------------------------------------------------- */
 
 /* hasp(1) for man(1), made from the table. */

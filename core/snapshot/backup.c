@@ -58,6 +58,20 @@ static bool backup_may_read(struct core *core, uint64_t conn)
     return true;
 }
 
+/* Counts the backup if this part is its last one. */
+static void backup_note(struct core *core, const uint64_t number[3],
+                        size_t part_size)
+{
+    uint64_t index, term, size;
+    if (part_size > 0 &&
+        core->port.snapshot_stat(core->port.data, &index, &term, &size) &&
+        index == number[0] && term == number[1] &&
+        number[2] + part_size == size) {
+        core->stats.counts.backups++;
+        core->stats.counts.backup_ns = core->now_ns;
+    }
+}
+
 void raft_part_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
@@ -94,6 +108,7 @@ void raft_part_run(struct core *core, struct request *request)
         request_refuse(core, request, WORD_GONE,
                        "snapshot no longer available; restart the backup");
     } else {
+        backup_note(core, number, chunk.size);
         resp_bulk(request_reply(core, request), buffer_bytes(&chunk));
         request_done(core, request);
     }

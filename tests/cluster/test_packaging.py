@@ -386,6 +386,15 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path, installed, name):
     assert (result.returncode, result.stdout) == (0, "")
 
 
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="no systemd-analyze"
+)
+@pytest.mark.parametrize("name", ("haspd-backup.service",
+                                  "haspd-backup.timer"))
+def test_systemd_finds_nothing_wrong_with_the_backup(tmp_path, installed, name):
+    test_systemd_finds_nothing_wrong_with_the_units(tmp_path, installed, name)
+
+
 def test_several_nodes_of_a_machine_share_nothing(installed):
     """haspd@.service is haspd.service but for what belongs to one node."""
     folder = installed + "/opt/hasp/lib/systemd/system/"

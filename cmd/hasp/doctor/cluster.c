@@ -24,6 +24,8 @@
 /* Entries that a member may lack, as in the alert HaspMemberBehind. */
 #define BEHIND_MAX 10000
 #define PERCENT_NEAR 80
+/* As the alert HaspBackupOld. */
+#define BACKUP_AGE_MAX_S 93600
 /* As node/last_exit.h. */
 #define LAST_EXIT_CRASH 4
 
@@ -387,6 +389,36 @@ static void doctor_snapshots(struct doctor *doctor)
     }
 }
 
+/* Of the newest backup that any node knows of; without one, of the youngest
+ * node's start: each forgets it when it restarts. */
+static void doctor_backups(struct doctor *doctor)
+{
+    json_t *node;
+    size_t i;
+    json_int_t newest_s = -1, up_s = -1;
+    FOR_EACH_NODE(doctor, i, node)
+    {
+        json_t *age = value_at(node, "machine.backup_age_s");
+        json_int_t own_up_s = integer_at(node, "machine.uptime_s");
+        json_int_t age_s = age != NULL ? json_integer_value(age) : -1;
+        if (age_s >= 0 && (newest_s < 0 || age_s < newest_s)) {
+            newest_s = age_s;
+        }
+        up_s = up_s < 0 || own_up_s < up_s ? own_up_s : up_s;
+    }
+    if (newest_s > BACKUP_AGE_MAX_S ||
+        (newest_s < 0 && up_s > BACKUP_AGE_MAX_S)) {
+        doctor_report(
+            doctor, DOCTOR_WARN,
+            "systemctl enable --now haspd-backup.timer, or hasp "
+            "snapshot save FILE",
+            newest_s < 0 ? "no backup was read from any node since "
+                           "the nodes started, %s ago"
+                         : "the newest backup is %s old",
+            DURATION((uint64_t)(newest_s < 0 ? up_s : newest_s) * 1000));
+    }
+}
+
 static void doctor_last_exits(struct doctor *doctor)
 {
     json_t *node;
@@ -636,6 +668,8 @@ const struct doctor_check doctor_cluster_checks[] = {
     {"disks", "disks have room and are fast", doctor_disks, true},
     {"snapshots", "snapshots and audit files were written", doctor_snapshots,
      true},
+    {"backups", "there is a backup of the last 26 hours, or the nodes are new",
+     doctor_backups, true},
     {"crashes", "no node has crashed before its last start", doctor_last_exits,
      true},
     {"files", "the limits of open files suffice", doctor_files, true},
