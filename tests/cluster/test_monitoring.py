@@ -115,6 +115,46 @@ def test_the_page_has_every_alert_and_every_metric_that_it_names(cluster):
         assert name in known or name + "_bucket" in known, name
 
 
+def anchor(heading):
+    """As viewers of Markdown make it of a heading."""
+    shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+    return re.sub(r"[^\w\- ]", "", shown).replace(" ", "-")
+
+
+def test_every_alert_leads_to_its_runbook():
+    urls = re.findall(r"- alert: (\w+)\n(?: {8,}(?!- ).*\n)*? +runbook_url: "
+                      r'"(\S+)#(\S+)"', text_of("packaging", "alerts.yml"))
+    assert [name for name, _, _ in urls] == [name for name, _ in alerts()]
+    for name, page, place in urls:
+        parts = re.split("^## (.+)$", text_of(*page.split("/")), flags=re.M)
+        sections = dict(zip(map(anchor, parts[1::2]), parts[2::2]))
+        assert place == name.lower() and place in sections, name
+        rows = re.findall(r"^\| ([a-z ]+?)(?: \(\w+\))? \| (.+) \|$",
+                          sections[place], re.M)
+        assert [row[0] for row in rows] == ["means", "look", "do", "it helped"]
+        assert all(len(row[1]) > 10 for row in rows), name
+    # The page has no other alert, and its metrics are ones that there are.
+    assert re.findall(r"^## (Hasp\w+)$", text_of("docs", "runbooks.md"),
+                      re.M) == [name for name, _ in alerts()]
+
+
+def test_the_runbooks_name_what_there_is(cluster):
+    page = text_of("docs", "runbooks.md")
+    known = series(cluster.metrics)
+    for name in set(WORD.findall(page)):
+        assert name in known, name
+    subcommands = subprocess.run(
+        [os.environ.get("HASP", os.path.join(ROOT, "build/release/hasp")),
+         "help", "--man"], capture_output=True, text=True, check=True,
+        timeout=20).stdout.replace("\\-", "-")
+    for words in set(re.findall("`hasp ([a-z]+(?: [a-z]+)?)", page)):
+        assert re.search(r"\b%s\b" % words.split()[0], subcommands), words
+    settings = text_of("docs", "operations.md")
+    for word in set(re.findall(r"`((?:limits|raft|node|audit|security)\.\w+)`",
+                               page)):
+        assert "| `%s` |" % word in settings, word
+
+
 def test_what_the_page_says_to_do_can_be_done(cluster):
     """Each setting that it names is one; each page of a node answers."""
     page = re.sub("(?s)```.*?```", "", text_of("docs", "monitoring.md"))
