@@ -173,11 +173,19 @@ $(B)/hasp: $(HASP_OBJ) $(LIB)
 
 # All are made from the programs' own tables of subcommands and settings.
 MAN := build/man/hasp.1
+MAN_RUN := build/man/hasp-run.1
+MAN_CODES := build/man/hasp-exit-codes.7
 MAN_DAEMON := build/man/haspd.conf.5 build/man/haspd.8
 COMPLETIONS := $(addprefix build/man/hasp.,bash zsh fish)
 $(MAN): $(B)/hasp
 	@mkdir -p $(@D)
 	$(B)/hasp help --man > $@
+$(MAN_RUN): $(B)/hasp
+	@mkdir -p $(@D)
+	$(B)/hasp help --man run > $@
+$(MAN_CODES): $(B)/hasp
+	@mkdir -p $(@D)
+	$(B)/hasp help --man exit-codes > $@
 $(MAN_DAEMON): $(B)/haspd
 	@mkdir -p $(@D)
 	$(B)/haspd --man $(subst .,,$(suffix $@)) > $@
@@ -186,7 +194,7 @@ $(COMPLETIONS): build/man/hasp.%: $(B)/hasp
 	$(B)/hasp completion $* > $@
 
 .PHONY: man
-man: $(MAN) $(MAN_DAEMON) $(COMPLETIONS) ## the manual pages, completions for shells
+man: $(MAN) $(MAN_RUN) $(MAN_CODES) $(MAN_DAEMON) $(COMPLETIONS) ## the manual pages, completions for shells
 
 # Of each library one object of which only the public functions can be seen, so
 # that a program that links the archives keeps its own names, and may link both.
@@ -550,6 +558,10 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	install -m 0755 $(B)/hasp $(DESTDIR)$(PREFIX)/bin/hasp
 	install -m 0755 $(B)/haspd $(DESTDIR)$(PREFIX)/sbin/haspd
 	install -D -m 0644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/hasp.1
+	install -D -m 0644 $(MAN_RUN) \
+	    $(DESTDIR)$(PREFIX)/share/man/man1/hasp-run.1
+	install -D -m 0644 $(MAN_CODES) \
+	    $(DESTDIR)$(PREFIX)/share/man/man7/hasp-exit-codes.7
 	install -D -m 0644 build/man/haspd.conf.5 \
 	    $(DESTDIR)$(PREFIX)/share/man/man5/haspd.conf.5
 	install -D -m 0644 build/man/haspd.8 \

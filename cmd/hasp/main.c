@@ -174,6 +174,9 @@ static int main_help(char **argv)
         return 0;
     }
     if (strcmp(argv[0], "--man") == 0) {
+        if (argv[1] != NULL) {
+            return manual_print_page(argv[1]);
+        }
         manual_print();
         return 0;
     }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/embed.h"
 #include "base/roff.h"
 #include "cmd/hasp/tool.h"
@@ -20,7 +21,8 @@ struct term {
 
 static const struct term exit_codes[] = {
     {"0", "Done, or yes."},
-    {"1", "No (hasp check)."},
+    {"1", "No (hasp check), or a warning (hasp doctor)."},
+    {"2", "A failure (hasp doctor)."},
     {"64", "Wrong usage."},
     {"65", "A name does not exist, or a value does not fit."},
     {"69", "No leader, no node or no answer."},
@@ -157,6 +159,59 @@ static void manual_put_terms(const struct term *terms, size_t count)
     }
 }
 
+static void put_exit_status(void)
+{
+    manual_put_terms(exit_codes, sizeof exit_codes / sizeof exit_codes[0]);
+}
+
+/* hasp-run(1): the row and the notes of "run". */
+static void manual_print_run(void)
+{
+    const struct subcommand *run = tool_find("run", NULL);
+    CHECK(run != NULL);
+    roff_put_title(stdout, "HASP-RUN", 1, "User Commands");
+    fputs(".SH NAME\nhasp\\-run \\- ", stdout);
+    roff_put_text(stdout, run->summary);
+    fputs("\n.SH SYNOPSIS\n.B hasp run\n", stdout);
+    roff_put_text(stdout, run->arguments);
+    puts("\n.SH DESCRIPTION\nIt is a subcommand of\n.BR hasp (1),\n"
+         "whose options can appear before the command, too.");
+    put_notes(run->name);
+    puts(".SH OPTIONS");
+    manual_put_options(run->details);
+    puts(".SH EXIT STATUS");
+    put_exit_status();
+    puts(".SH ENVIRONMENT");
+    manual_put_terms(variables, sizeof variables / sizeof variables[0]);
+    puts(".SH SEE ALSO\n.BR hasp (1),\n.BR flock (1),\n"
+         ".BR hasp\\-exit\\-codes (7)");
+}
+
+/* hasp-exit-codes(7) */
+static void manual_print_codes(void)
+{
+    roff_put_title(stdout, "HASP-EXIT-CODES", 7, "Miscellaneous");
+    puts(".SH NAME\nhasp\\-exit\\-codes \\- exit codes of hasp\n"
+         ".SH DESCRIPTION\nMost are those of\n.IR sysexits.h :");
+    put_exit_status();
+    puts(".PP\nThose of the daemon are in\n.BR haspd (8).\n"
+         ".SH SEE ALSO\n.BR hasp (1),\n.BR hasp\\-run (1),\n"
+         ".BR haspd (8)");
+}
+
+int manual_print_page(const char *name)
+{
+    if (strcmp(name, "run") == 0) {
+        manual_print_run();
+    } else if (strcmp(name, "exit-codes") == 0) {
+        manual_print_codes();
+    } else {
+        return tool_fail(
+            EX_USAGE, "no manual page '%s': expected run or exit-codes", name);
+    }
+    return 0;
+}
+
 void manual_print(void)
 {
     roff_put_title(stdout, "HASP", 1, "User Commands");
@@ -186,7 +241,7 @@ void manual_print(void)
         }
     }
     puts(".SH EXIT STATUS");
-    manual_put_terms(exit_codes, sizeof exit_codes / sizeof exit_codes[0]);
+    put_exit_status();
     puts(".SH ENVIRONMENT");
     manual_put_terms(variables, sizeof variables / sizeof variables[0]);
     puts(".SH EXAMPLES\n"
@@ -211,5 +266,8 @@ void manual_print(void)
          ".fi\n"
          ".SH SEE ALSO\n"
          ".BR flock (1),\n"
-         ".BR hasp (3)");
+         ".BR hasp\\-run (1),\n"
+         ".BR hasp (3),\n"
+         ".BR hasp\\-exit\\-codes (7),\n"
+         ".BR haspd (8)");
 }

@@ -108,6 +108,9 @@ subcommand_fn run_snapshot_verify;
 
 /* hasp(1) for man(1), made from the table. */
 void manual_print(void);
+/* hasp-run(1) for "run", hasp-exit-codes(7) for "exit-codes"; 0 or an exit
+ * code. */
+int manual_print_page(const char *name);
 /* Paragraphs of notes.txt on a subcommand or a group, in lines; empty if there
  * are none. */
 struct bytes manual_notes(const char *name);

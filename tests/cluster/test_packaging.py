@@ -165,12 +165,50 @@ def test_a_page_of_another_section_is_wrong_usage():
         refused.stderr)
 
 
+def seen(path):
+    """A page as a reader sees it."""
+    done = subprocess.run(
+        ["mandoc", "-T", "utf8", "-O", "width=200", path], check=True,
+        capture_output=True, encoding="utf-8", timeout=20)
+    return re.sub(r".\x08", "", done.stdout)
+
+
+def test_every_setting_is_in_the_page_of_the_configuration(installed):
+    page = seen(installed + "/opt/hasp/share/man/man5/haspd.conf.5")
+    keys = set(settings("--id", "1", "--dir", "x"))
+    assert len(keys) > 40
+    for key in keys | {"node.id", "node.dir", "cluster.member"}:
+        assert re.search(r"^ *%s\b" % re.escape(key.split(".")[1]), page,
+                         re.M), key
+
+
+def test_the_pages_of_run_and_of_exit_codes_have_what_the_tool_says(installed):
+    folder = installed + "/opt/hasp/share/man/"
+    tool = os.path.join(os.path.dirname(HASPD), "hasp")
+    said = subprocess.run([tool, "run", "--help"], capture_output=True,
+                          text=True, check=True, timeout=20).stdout
+    run = seen(folder + "man1/hasp-run.1")
+    options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", said, re.M))
+    assert len(options) > 8
+    for option in options:
+        assert option in run, option
+    codes = r"^ +(\d+|other) {2,}\S"
+    listed = [re.findall(codes, text, re.M)
+              for text in (run, seen(folder + "man7/hasp-exit-codes.7"))]
+    assert listed[0] == listed[1] and len(listed[0]) > 10
+    assert {"0", "1", "2", "69", "75", "79"} <= set(listed[0])
+    refused = subprocess.run([tool, "help", "--man", "x"], capture_output=True,
+                             text=True, timeout=20)
+    assert refused.returncode == 64 and "'x'" in refused.stderr
+
+
 def test_mandoc_finds_nothing_wrong_with_the_pages(installed):
     pages = []
     for folder, _, names in os.walk(installed + "/opt/hasp/share/man"):
         pages += [os.path.join(folder, name) for name in names]
     assert {os.path.basename(page) for page in pages} == {
-        "hasp.1", "hasp.3", "haspd.conf.5", "haspd.8"}
+        "hasp.1", "hasp-run.1", "hasp.3", "haspd.conf.5",
+        "hasp-exit-codes.7", "haspd.8"}
     for page in pages:
         done = subprocess.run(
             ["mandoc", "-T", "lint", "-W", "warning", page],
