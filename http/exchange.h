@@ -25,8 +25,9 @@ struct exchange {
     struct list in_dirty;
     struct list in_waiting; /* Polls or streams. */
     struct fields fields;
-    struct match match; /* While 'awaits_auth'. */
-    struct bytes query; /* Likewise. */
+    /* What is parsed after AUTH, if 'awaits_auth'. */
+    struct match match;
+    struct bytes query;
     struct words step[EXCHANGE_STEP_MAX];
     uint32_t step_count;
     uint32_t first_own;   /* The first step of the route itself. */

@@ -833,10 +833,12 @@ static void front_failed(void *data, const char *address, const char *reason)
 static void listen_on(struct http *http, uv_loop_t *loop, int fd,
                       struct tls_context *context)
 {
-    const struct http_tls_bridge_events events = {.make_room = front_make_room,
-                                                  .joined = front_joined,
-                                                  .failed = front_failed,
-                                                  .data = http};
+    const struct http_tls_bridge_events events = {
+        .make_room = front_make_room,
+        .joined = front_joined,
+        .failed = front_failed,
+        .data = http,
+        .account = http->limits.account};
     if (context != NULL) {
         http->front = http_tls_bridge_open(loop, fd, http->limits.connections,
                                            http->limits.per_address, context,

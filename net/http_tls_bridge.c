@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/account.h"
 #include "base/check.h"
 #include "base/list.h"
 #include "base/memory.h"
@@ -147,10 +148,22 @@ static void on_inner_closed(struct stream *inner, const char *reason)
     stream_gone(bridge);
 }
 
+static void on_outer_handshake(struct stream *outer, bool is_over)
+{
+    const struct bridge *bridge = outer->owner;
+    struct account *account = bridge->front->events.account;
+    if (account != NULL && is_over) {
+        account_charge_key(account, account_key_of_origin(bridge->origin));
+    } else if (account != NULL) {
+        account_start(account);
+    }
+}
+
 static const struct stream_events outer_events = {
     .on_bytes = on_outer_bytes,
     .on_closed = on_outer_closed,
-    .on_drained = on_outer_drained};
+    .on_drained = on_outer_drained,
+    .on_handshake = on_outer_handshake};
 static const struct stream_events inner_events = {
     .on_bytes = on_inner_bytes,
     .on_closed = on_inner_closed,

@@ -26,6 +26,7 @@
 /* Unsent bytes in each direction of a connection at which the sender waits. */
 #define HTTP_TLS_BRIDGE_UNSENT_MAX (64u << 10)
 
+struct account;
 struct http_tls_bridge;
 
 struct http_tls_bridge_events {
@@ -37,6 +38,8 @@ struct http_tls_bridge_events {
     /* A TLS handshake has failed. */
     void (*failed)(void *data, const char *address, const char *reason);
     void *data;
+    /* Handshakes are charged to their origins; NULL: no account. */
+    struct account *account;
 };
 
 /* Accepts on the bound socket 'fd', and closes it at the end. At most

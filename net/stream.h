@@ -90,6 +90,9 @@ struct stream_events {
     /* All output that did not leave at once has been passed to the kernel. May
      * be NULL. */
     void (*on_drained)(struct stream *stream);
+    /* A step of a TLS handshake, some 0.5 ms of work, begins or is over. May be
+     * NULL. */
+    void (*on_handshake)(struct stream *stream, bool is_over);
 };
 
 #define STREAM_ADDRESS_SIZE ADDRESS_SIZE

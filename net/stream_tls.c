@@ -247,6 +247,13 @@ static void stream_tls_go_up(struct stream_tls *stream_tls)
 
 static void stream_tls_receive(struct stream_tls *stream_tls);
 
+static void stream_tls_note(struct stream *stream, bool is_over)
+{
+    if (stream->events->on_handshake != NULL) {
+        stream->events->on_handshake(stream, is_over);
+    }
+}
+
 /* Passes the held bytes to OpenSSL; it is this stream's turn. */
 static void stream_tls_step(struct stream_tls *stream_tls)
 {
@@ -258,8 +265,10 @@ static void stream_tls_step(struct stream_tls *stream_tls)
      * read. */
     struct buffer held = stream_tls->held;
     stream_tls->held = (struct buffer){0};
+    stream_tls_note(stream, false);
     int error = tls_feed(stream_tls->tls, buffer_bytes(&held));
     error = error ?: tls_handshake(stream_tls->tls);
+    stream_tls_note(stream, true);
     send_pending(stream);
     if (error == 0) {
         stream_tls_go_up(stream_tls);

@@ -21,6 +21,7 @@
 #include "net/resp.h"
 #include "net/stream.h"
 #include "node/node.h"
+#include "node/origin.h"
 #include "node/probe.h"
 #include "node/process.h"
 
@@ -55,13 +56,6 @@ static const struct stream_limits limits = {
 const char *const clients_cut_reason[CLIENTS_CUT_REASONS] = {
     MALFORMED,       UNFINISHED, TOO_SLOW, ALL_TOO_SLOW,
     CORE_TOO_COSTLY, MADE_ROOM,  UNKNOWN};
-
-/* Number of connections from one host, or one IPv6 network. */
-struct origin {
-    UT_hash_handle by_host;
-    char host[STREAM_ADDRESS_SIZE]; /* From address_origin(). */
-    uint32_t count;
-};
 
 struct node_client {
     struct stream stream; /* First: the stream is the client. */
@@ -391,24 +385,14 @@ static void clients_tell_refused(struct node_client *client, const char *reason)
     }
 }
 
-/* Frees an origin without connections. */
-static void forget_origin(struct clients *clients, struct origin *origin)
-{
-    if (origin->count == 0) {
-        HASH_DELETE(by_host, clients->origins, origin);
-        free(origin);
-    }
-}
-
 /* Stops counting the connection for its host. */
 static void leave_origin(struct node_client *client)
 {
-    struct origin *origin = client->origin;
-    if (origin != NULL) {
-        CHECK(origin->count > 0);
-        origin->count--;
+    if (client->origin != NULL) {
+        CHECK(client->origin->count > 0);
+        client->origin->count--;
+        origin_forget(&client->clients->origins, client->origin);
         client->origin = NULL;
-        forget_origin(client->clients, origin);
     }
 }
 
@@ -470,11 +454,24 @@ static void on_drained(struct stream *stream)
     }
 }
 
-static const struct stream_events events = {.on_bytes = on_bytes,
-                                            .on_ended = clients_on_ended,
-                                            .on_closed = clients_on_closed,
-                                            .may_read = clients_may_read,
-                                            .on_drained = on_drained};
+/* Paid by the client's origin: nobody is authenticated before. */
+static void clients_on_handshake(struct stream *stream, bool is_over)
+{
+    struct node_client *client = stream->owner;
+    if (is_over) {
+        account_charge(clients_account_of(client), &client->claim);
+    } else {
+        account_start(clients_account_of(client));
+    }
+}
+
+static const struct stream_events events = {
+    .on_bytes = on_bytes,
+    .on_ended = clients_on_ended,
+    .on_closed = clients_on_closed,
+    .may_read = clients_may_read,
+    .on_drained = on_drained,
+    .on_handshake = clients_on_handshake};
 
 /* Closes a connection whose peer has closed it, or the oldest one that has done
  * nothing so far, even if its last answer is not sent yet. 'fresh' is a
@@ -530,22 +527,6 @@ static uint64_t take_slot(struct clients *clients, struct node_client *client)
     return (uint64_t)clients->generation[slot] << 32 | slot;
 }
 
-/* Finds the origin of the address, or makes one with count 0, which is below
- * any limit. It is freed with its last connection. */
-static struct origin *find_origin(struct clients *clients, const char *address)
-{
-    struct origin *origin = NULL;
-    char host[sizeof origin->host];
-    address_origin(address, host);
-    HASH_FIND(by_host, clients->origins, host, sizeof host, origin);
-    if (origin == NULL) {
-        origin = memory_new(sizeof *origin);
-        memcpy(origin->host, host, sizeof host);
-        HASH_ADD(by_host, clients->origins, host, sizeof origin->host, origin);
-    }
-    return origin;
-}
-
 static struct stream *new_client(struct clients *clients, struct origin *origin,
                                  const struct stream_events **ret_events,
                                  const struct stream_limits **ret_limits,
@@ -583,14 +564,14 @@ static struct stream *clients_on_accept(void *data, const char *address,
 {
     struct clients *clients = data;
     struct origin *origin = NULL;
-    if ((origin = find_origin(clients, address))->count >=
+    if ((origin = origin_find(&clients->origins, address))->count >=
         clients->per_origin_max) {
         *ret_refusal = "-LIMIT connections from one address\r\n";
     } else if (clients->count - clients->pace.gone_count >=
                    clients->count_max &&
                !clients_make_room(clients)) {
         *ret_refusal = AT_LIMIT;
-        forget_origin(clients, origin);
+        origin_forget(&clients->origins, origin);
     } else {
         /* Unknown clients have a share, or they could use up all. */
         (void)sift_unknown(clients, 0,
@@ -609,7 +590,7 @@ static struct stream *on_accept_local(void *data, const char *address,
                                       const char **ret_refusal)
 {
     struct clients *clients = data;
-    struct origin *origin = find_origin(clients, address);
+    struct origin *origin = origin_find(&clients->origins, address);
     /* Exempt from all other limits, so that an operator always gets in. */
     if (origin->count >= ADMIN_SOCKET_CONNECTION_MAX) {
         *ret_refusal = "-LIMIT connections to the admin socket\r\n";

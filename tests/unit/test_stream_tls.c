@@ -32,6 +32,8 @@ struct end {
     struct buffer got;
     int ready_calls;
     int closed_calls;
+    int handshake_steps; /* That have begun, ... */
+    int handshake_over;  /* ... and those that are over. */
     bool has_failed_tls;
     char reason[HASP_WHY_SIZE];
     bool echoes;
@@ -82,8 +84,19 @@ static void on_closed(struct stream *stream, const char *reason)
     memset(stream, 0xa5, sizeof *stream);
 }
 
-static const struct stream_events events = {
-    .on_bytes = on_bytes, .on_connected = on_connected, .on_closed = on_closed};
+static void on_handshake(struct stream *stream, bool is_over)
+{
+    struct end *end = stream->owner;
+    assert_int_equal(end->handshake_steps - end->handshake_over, is_over);
+    end->handshake_steps += !is_over;
+    end->handshake_over += is_over;
+    assert_int_equal(end->ready_calls, 0);
+}
+
+static const struct stream_events events = {.on_bytes = on_bytes,
+                                            .on_connected = on_connected,
+                                            .on_closed = on_closed,
+                                            .on_handshake = on_handshake};
 
 static struct stream *accept_one(void *data, const char *address,
                                  const struct stream_events **ret_events,
@@ -227,6 +240,9 @@ static void bytes_go_both_ways(void **state)
     assert_non_null(who);
     assert_string_equal(who->name.user, "app");
     assert_int_equal(stream_identity(&f->client.stream)->name.node, 1);
+    /* Its owner was told of each step, so that it can be charged. */
+    assert_true(f->servers[0].handshake_over >= 2);
+    assert_true(f->client.handshake_over >= 2);
     struct buffer *out = stream_output(&f->client.stream);
     for (size_t i = 0; i < SIZE; i++) {
         buffer_put_u8(out, (uint8_t)(i * 31 + i / 257));
