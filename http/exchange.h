@@ -4,7 +4,9 @@
  *
  *     commands still to be sent -> a reply -> the next one ... -> an answer
  *
- * The last reply is the answer's, unless the route adds something (lease.c). */
+ * The last reply is the answer's, unless the route belongs to a *door*: a
+ * protocol of other programs (terraform.c, fleetlock.c), or the lease for curl
+ * (lease.c). A door maps its requests to commands and has no state. */
 
 #ifndef HASP_HTTP_EXCHANGE_H
 #define HASP_HTTP_EXCHANGE_H
@@ -13,7 +15,7 @@
 #include "http/gateway.h"
 #include "http/problem.h"
 
-/* HELLO, AUTH, ATTACH, the command; a lease has one more. */
+/* HELLO, AUTH, ATTACH, the command; a door has up to three of its own. */
 #define EXCHANGE_STEP_MAX 5
 
 struct exchange {
@@ -38,23 +40,38 @@ struct exchange {
     bool is_cut;          /* The core has closed it. */
     bool is_stream;       /* The core sends pushes. */
     bool is_answered;     /* Nothing is left to do. */
-    bool was_done;        /* Lease: the first command succeeded. */
+    bool was_done;        /* Door: an earlier command succeeded. */
     uint64_t due_ns;      /* The end of a poll. */
     struct buffer output; /* Written by the core. */
 };
 
 /* Adds a step, to be filled. */
 struct words *exchange_step(struct exchange *exchange);
+/* Answers; the exchange ends with that. */
+void exchange_answer(struct exchange *exchange, struct http_reply *reply);
 void exchange_refuse(struct exchange *exchange, const struct problem *problem,
                      json_t *more);
 /* Answers with this document. */
 void exchange_answer_json(struct exchange *exchange, unsigned status,
                           json_t *document);
 
-/* The lock for curl and cron: its commands, and what follows from a reply;
- * true: there is another step, or it is answered. */
-void lease_begin(struct exchange *exchange);
-void lease_reply(struct exchange *exchange, const struct resp_reply *reply);
+struct door {
+    const char *name; /* Its label in the metrics. */
+    /* Adds the first steps; false: the request is wrong, 'problem' says why. */
+    bool (*begin)(struct exchange *exchange, struct problem *problem);
+    /* Takes a reply to one of its steps, and answers or has another step. */
+    void (*reply)(struct exchange *exchange, const struct resp_reply *reply);
+    /* Fills the answer to a refusal, whose status and body are the door's.
+     * NULL: a problem document. */
+    void (*refuse)(const struct problem *problem, struct http_reply *reply);
+    /* begin() rejects requests that a page of another origin could make, so
+     * that a body needs no type. */
+    bool has_own_guard;
+};
+
+extern const struct door door_lease; /* The lock for curl and cron. */
+extern const struct door door_terraform;
+extern const struct door door_fleetlock;
 
 /* Streams: the answer's head, a push as an event, a comment. */
 void stream_begin(struct exchange *exchange);

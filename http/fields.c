@@ -445,7 +445,7 @@ int fields_read(struct fields *fields, const struct match *match,
         is_good = take_encoded(&reading, match->rest, false);
     }
     if (is_good && route_has_query(match->route)) {
-        if (body.size > 0) {
+        if (body.size > 0 && (match->route->flags & ROUTE_OWN_BODY) == 0) {
             problem_set(ret_problem, 400, "BADARG", NULL,
                         "%s accepts no body here; use the query",
                         match->route->method);

@@ -9,6 +9,7 @@
 
 #include "base/account.h"
 #include "base/address.h"
+#include "base/base64.h"
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/units.h"
@@ -23,6 +24,64 @@
 #define REPLY_VALUE_MAX 1000000
 #define POLL_NS (50 * NS_PER_S)
 #define COMMENT_NS (5 * NS_PER_S)
+
+static const struct door *const doors[GATEWAY_DOOR_COUNT] = {
+    [GATEWAY_LEASE] = &door_lease,
+    [GATEWAY_TERRAFORM] = &door_terraform,
+    [GATEWAY_FLEETLOCK] = &door_fleetlock};
+
+const char *gateway_door_name(enum gateway_door door)
+{
+    return doors[door]->name;
+}
+
+/* GATEWAY_DOOR_COUNT if the route, which may be NULL, belongs to none. */
+static enum gateway_door door_of(const struct route *route)
+{
+    switch (route != NULL ? route->kind : ROUTE_COMMAND) {
+    case ROUTE_LEASE_TAKE:
+    case ROUTE_LEASE_DROP:
+        return GATEWAY_LEASE;
+    case ROUTE_TERRAFORM_LOCK:
+    case ROUTE_TERRAFORM_UNLOCK:
+        return GATEWAY_TERRAFORM;
+    case ROUTE_FLEETLOCK_TAKE:
+    case ROUTE_FLEETLOCK_DROP:
+        return GATEWAY_FLEETLOCK;
+    default:
+        return GATEWAY_DOOR_COUNT;
+    }
+}
+
+static bool has_door(const struct route *route)
+{
+    return door_of(route) != GATEWAY_DOOR_COUNT;
+}
+
+static void count_answer(struct gateway *gateway, const struct route *route,
+                         unsigned status)
+{
+    if (has_door(route)) {
+        struct gateway_door_count *count = &gateway->doors[door_of(route)];
+        bool is_held = status == 409 || status == 423;
+        count->done += status < 300;
+        count->held += is_held;
+        count->refused += status >= 300 && !is_held;
+    }
+}
+
+/* Fills the answer to a refusal. */
+static void fill_refusal(const struct route *route,
+                         const struct problem *problem, json_t *more,
+                         struct http_reply *reply)
+{
+    if (has_door(route) && doors[door_of(route)]->refuse != NULL) {
+        CHECK(more == NULL);
+        doors[door_of(route)]->refuse(problem, reply);
+    } else {
+        problem_reply(problem, more, reply);
+    }
+}
 
 struct words *exchange_step(struct exchange *exchange)
 {
@@ -45,11 +104,11 @@ static void hang_up(struct exchange *exchange)
     }
 }
 
-/* Answers; the exchange ends with that. */
-static void give_answer(struct exchange *exchange, struct http_reply *reply)
+void exchange_answer(struct exchange *exchange, struct http_reply *reply)
 {
     CHECK(!exchange->is_answered && !exchange->is_stream);
     exchange->is_answered = true;
+    count_answer(exchange->gateway, exchange->fields.route, reply->status);
     http_answer(exchange->raw_exchange, reply);
     hang_up(exchange);
 }
@@ -58,8 +117,8 @@ void exchange_refuse(struct exchange *exchange, const struct problem *problem,
                      json_t *more)
 {
     struct http_reply reply = {0};
-    problem_reply(problem, more, &reply);
-    give_answer(exchange, &reply);
+    fill_refusal(exchange->fields.route, problem, more, &reply);
+    exchange_answer(exchange, &reply);
 }
 
 void exchange_answer_json(struct exchange *exchange, unsigned status,
@@ -68,7 +127,7 @@ void exchange_answer_json(struct exchange *exchange, unsigned status,
     struct http_reply reply = {.status = status,
                                .content_type = "application/json"};
     json_write(document, &reply.body);
-    give_answer(exchange, &reply);
+    exchange_answer(exchange, &reply);
 }
 
 /* Makes the document of a reply, such as "{name: the reply}". */
@@ -127,26 +186,68 @@ static bool read_session(struct exchange *exchange, struct words *credentials,
     return true;
 }
 
-/* The bearer's secret; data is NULL if there is none. */
-static struct bytes bearer_of(const struct http_exchange *raw_exchange)
+/* A user's secret, and the user's name if it was given. */
+struct bearer {
+    struct buffer decoded;
+    struct bytes user;   /* Empty: not given. */
+    struct bytes secret; /* data is NULL if there is none. */
+};
+
+static void bearer_done(struct bearer *bearer)
 {
-    static const char bearer[] = "Bearer ";
-    const char *user = http_header(raw_exchange, "Authorization");
-    return user != NULL && strncasecmp(user, bearer, sizeof bearer - 1) == 0
-               ? bytes_of_text(user + sizeof bearer - 1)
-               : (struct bytes){NULL, 0};
+    buffer_done(&bearer->decoded);
 }
 
-static void put_authentication(struct exchange *exchange)
+/* Reads "Basic " and the base64 of "user:secret". Only doors have it: no page
+ * of ours asks a browser for a password. */
+static void read_basic(const char *text, struct bearer *bearer)
 {
-    struct bytes secret = bearer_of(exchange->raw_exchange);
+    if (!base64_get(&bearer->decoded, bytes_of_text(text))) {
+        buffer_clear(&bearer->decoded);
+    }
+    struct bytes pair = buffer_bytes(&bearer->decoded);
+    const uint8_t *colon = pair.size > 0 ? memchr(pair.data, ':', pair.size)
+                                         : NULL;
+    size_t size = colon != NULL ? (size_t)(colon - pair.data) : pair.size;
+    size_t skipped = colon != NULL ? size + 1 : size;
+    bearer->user = bytes_of(pair.data, size);
+    bearer->secret = skipped < pair.size
+                         ? bytes_of(pair.data + skipped, pair.size - skipped)
+                         : BYTES_LITERAL("");
+}
+
+static void read_bearer(const struct http_exchange *raw_exchange,
+                        const struct route *route, struct bearer *bearer)
+{
+    static const char scheme[] = "Bearer ", basic[] = "Basic ";
+    const char *user = http_header(raw_exchange, "Authorization");
+    *bearer = (struct bearer){0};
+    if (user == NULL) {
+        return;
+    }
+    if (strncasecmp(user, scheme, sizeof scheme - 1) == 0) {
+        bearer->secret = bytes_of_text(user + sizeof scheme - 1);
+    } else if (has_door(route) &&
+               strncasecmp(user, basic, sizeof basic - 1) == 0) {
+        read_basic(user + sizeof basic - 1, bearer);
+    }
+}
+
+static void put_authentication(struct exchange *exchange,
+                               const struct route *route)
+{
+    AUTO(bearer_done) struct bearer bearer;
     struct words *hello = exchange_step(exchange);
     words_put_text(hello, "HELLO");
     words_put_text(hello, "3");
-    if (secret.data != NULL) {
+    read_bearer(exchange->raw_exchange, route, &bearer);
+    if (bearer.secret.data != NULL) {
         struct words *auth = exchange_step(exchange);
         words_put_text(auth, "AUTH");
-        words_put(auth, secret);
+        if (bearer.user.size > 0) {
+            words_put(auth, bearer.user);
+        }
+        words_put(auth, bearer.secret);
     }
 }
 
@@ -181,15 +282,16 @@ static void put_watch(struct exchange *exchange, struct words *step)
     }
 }
 
-static void put_steps(struct exchange *exchange,
-                      const struct words *credentials)
+/* False: a door has refused the request. */
+static bool put_steps(struct exchange *exchange,
+                      const struct words *credentials, struct problem *problem)
 {
+    const struct route *route = exchange->fields.route;
     put_attach(exchange, credentials);
-    switch (exchange->fields.route->kind) {
-    case ROUTE_LEASE_TAKE:
-    case ROUTE_LEASE_DROP:
-        lease_begin(exchange);
-        break;
+    if (has_door(route)) {
+        return doors[door_of(route)]->begin(exchange, problem);
+    }
+    switch (route->kind) {
     case ROUTE_EVENTS:
         put_watch(exchange, exchange_step(exchange));
         break;
@@ -201,6 +303,7 @@ static void put_steps(struct exchange *exchange,
     default:
         fields_command(&exchange->fields, credentials, exchange_step(exchange));
     }
+    return true;
 }
 
 /* Sets how long the client waits, if its command waits at all. */
@@ -231,7 +334,10 @@ static bool gateway_read_fields(struct exchange *exchange,
         exchange_refuse(exchange, &problem, NULL);
         return false;
     }
-    put_steps(exchange, &credentials);
+    if (!put_steps(exchange, &credentials, &problem)) {
+        exchange_refuse(exchange, &problem, NULL);
+        return false;
+    }
     return true;
 }
 
@@ -241,8 +347,6 @@ static void take_reply(struct exchange *exchange,
     const struct route *route = exchange->fields.route;
     const struct resp_value *value = &reply->value[0];
     bool is_last = exchange->at + 1 == exchange->step_count;
-    bool is_lease = route->kind == ROUTE_LEASE_TAKE ||
-                    route->kind == ROUTE_LEASE_DROP;
     exchange->is_sent = false;
     is_last &= !exchange->awaits_auth;
     /* An error ends the exchange: the steps after it would be executed without
@@ -251,13 +355,13 @@ static void take_reply(struct exchange *exchange,
         struct problem problem;
         problem_of_error(&problem, value->bytes);
         exchange_refuse(exchange, &problem, NULL);
-    } else if (is_lease && exchange->at >= exchange->first_own) {
-        lease_reply(exchange, reply);
+    } else if (has_door(route) && exchange->at >= exchange->first_own) {
+        doors[door_of(route)]->reply(exchange, reply);
     } else if (is_last && route->kind == ROUTE_MONITOR) {
         struct http_reply answer = {.status = 200};
         exchange->gateway->port.monitor(exchange->gateway->port.data,
                                         route->path, &answer);
-        give_answer(exchange, &answer);
+        exchange_answer(exchange, &answer);
     } else if (is_last && route->kind == ROUTE_COMMAND) {
         gateway_take_answer(exchange, reply);
     } else if (is_last) {
@@ -462,13 +566,15 @@ static bool streams_are_full(const struct exchange *exchange,
 /* True if the client presents a secret that this node does not know (yet), with
  * a body: the body is parsed after AUTH. */
 static bool is_unknown_with_body(const struct exchange *exchange,
-                                 struct core *core)
+                                 const struct route *route, struct core *core)
 {
     const struct tls_identity *who = http_identity(exchange->raw_exchange);
-    struct bytes secret = bearer_of(exchange->raw_exchange);
-    return http_body(exchange->raw_exchange).size > 0 && secret.data != NULL &&
+    AUTO(bearer_done) struct bearer bearer;
+    read_bearer(exchange->raw_exchange, route, &bearer);
+    return http_body(exchange->raw_exchange).size > 0 &&
+           bearer.secret.data != NULL &&
            (who == NULL || who->name.role != TLS_USER) &&
-           !core_secret_is_somebody(core, secret);
+           !core_secret_is_somebody(core, bearer.secret);
 }
 
 static void gateway_begin(struct exchange *exchange, const struct match *match,
@@ -477,9 +583,9 @@ static void gateway_begin(struct exchange *exchange, const struct match *match,
     struct gateway *gateway = exchange->gateway;
     struct core *core = gateway->port.core(gateway->port.data);
     struct problem problem;
-    put_authentication(exchange);
+    put_authentication(exchange, match->route);
     exchange->awaits_auth = core != NULL &&
-                            is_unknown_with_body(exchange, core);
+                            is_unknown_with_body(exchange, match->route, core);
     if (exchange->awaits_auth) {
         exchange->fields.route = match->route;
         exchange->first_own = EXCHANGE_STEP_MAX; /* Until it is known. */
@@ -507,18 +613,23 @@ static void gateway_begin(struct exchange *exchange, const struct match *match,
 
 /* --- Requests ------------------------------------------------------------- */
 
-static void answer_problem(struct http_exchange *raw_exchange,
+/* 'route' may be NULL. */
+static void answer_problem(struct gateway *gateway,
+                           struct http_exchange *raw_exchange,
+                           const struct route *route,
                            const struct problem *problem, const char *allowed)
 {
     struct http_reply reply = {0};
-    problem_reply(problem, NULL, &reply);
+    fill_refusal(route, problem, NULL, &reply);
+    count_answer(gateway, route, reply.status);
     if (allowed != NULL) {
         reply.header[0] = (struct http_header){"Allow", allowed};
     }
     http_answer(raw_exchange, &reply);
 }
 
-static void refuse_path(struct http_exchange *raw_exchange,
+static void refuse_path(struct gateway *gateway,
+                        struct http_exchange *raw_exchange,
                         const struct match *match)
 {
     struct problem problem;
@@ -526,11 +637,11 @@ static void refuse_path(struct http_exchange *raw_exchange,
         problem_set(&problem, 405, "BADARG", NULL,
                     "this path accepts only %s, not %.20s", match->allowed,
                     http_method(raw_exchange));
-        answer_problem(raw_exchange, &problem, match->allowed);
+        answer_problem(gateway, raw_exchange, NULL, &problem, match->allowed);
     } else {
         problem_set(&problem, 404, "BADARG", NULL,
                     "unknown path; /v1/openapi.json lists all paths");
-        answer_problem(raw_exchange, &problem, NULL);
+        answer_problem(gateway, raw_exchange, NULL, &problem, NULL);
     }
 }
 
@@ -565,14 +676,16 @@ static bool is_admitted(struct gateway *gateway,
             "/metrics");
     } else if (origin_check_admits(&request, gateway->names, &problem)) {
         if (match->route == NULL) {
-            refuse_path(raw_exchange, match);
+            refuse_path(gateway, raw_exchange, match);
             return false;
         }
-        if (origin_check_takes_body(&request, &problem)) {
+        if ((has_door(match->route) &&
+             doors[door_of(match->route)]->has_own_guard) ||
+            origin_check_takes_body(&request, &problem)) {
             return true;
         }
     }
-    answer_problem(raw_exchange, &problem, NULL);
+    answer_problem(gateway, raw_exchange, match->route, &problem, NULL);
     return false;
 }
 
@@ -593,24 +706,30 @@ uint32_t gateway_head(void *data, struct http_exchange *raw_exchange)
     struct gateway *gateway = data;
     struct core *core = gateway->port.core(gateway->port.data);
     const struct tls_identity *who = http_identity(raw_exchange);
-    struct bytes secret = bearer_of(raw_exchange);
+    AUTO(bearer_done) struct bearer bearer;
+    struct bytes path, query;
+    struct match match;
     struct http_reply reply = {0};
     struct problem problem;
+    uri_split(http_target(raw_exchange), &path, &query);
+    routes_find(http_method(raw_exchange), path, &match);
+    read_bearer(raw_exchange, match.route, &bearer);
     if (core == NULL || !gateway->has_api) {
         return GATEWAY_GUEST_BODY; /* It is refused anyway. */
     }
     if ((who != NULL && who->name.role == TLS_USER) ||
-        core_secret_is_somebody(core, secret)) {
+        core_secret_is_somebody(core, bearer.secret)) {
         return UINT32_MAX;
     }
-    if (secret.data != NULL) {
+    if (bearer.secret.data != NULL) {
         /* This node may be about to learn the secret: AUTH decides. */
         return GATEWAY_GUEST_BODY;
     }
     problem_set(&problem, 401, "NOAUTH", NULL,
                 "not authenticated: the body was not read; present a client "
                 "certificate or Authorization: Bearer SECRET");
-    problem_reply(&problem, NULL, &reply);
+    fill_refusal(match.route, &problem, NULL, &reply);
+    count_answer(gateway, match.route, reply.status);
     reply.header[1] = (struct http_header){"Connection", "close"};
     http_answer(raw_exchange, &reply);
     return 0;

@@ -47,6 +47,15 @@ struct core;
 /* From one address. */
 #define STREAM_COUNT_ADDRESS_MAX (STREAM_COUNT_MAX / 4)
 
+enum gateway_door {
+    GATEWAY_LEASE,
+    GATEWAY_TERRAFORM,
+    GATEWAY_FLEETLOCK,
+    GATEWAY_DOOR_COUNT
+};
+/* The name of a door, for a label. */
+const char *gateway_door_name(enum gateway_door door);
+
 struct gateway_port {
     /* NULL while the core must not be called. */
     struct core *(*core)(void *data);
@@ -63,9 +72,14 @@ struct gateway_port {
 
 struct gateway {
     struct gateway_port port;
-    const char *names;   /* Hosts, separated by spaces; borrowed. */
-    bool has_api;        /* False: only the node's own paths. */
-    bool guards_metrics; /* They are for users, if access is required. */
+    const char *names;     /* Hosts, separated by spaces; borrowed. */
+    bool has_api;          /* False: only the node's own paths. */
+    bool guards_metrics;   /* They are for users, if access is required. */
+    const char *fleetlock; /* Its groups (fleetlock.h); borrowed. */
+    /* Answers of the doors, by what they said. */
+    struct gateway_door_count {
+        uint64_t done, held, refused;
+    } doors[GATEWAY_DOOR_COUNT];
     struct exchange *visits;
     struct list streams; /* Exchanges without an end; and ... */
     uint32_t stream_count;

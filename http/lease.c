@@ -33,12 +33,13 @@ static bool is_renewing(const struct exchange *exchange)
            fields_get(&exchange->fields, "renew")->number != 0;
 }
 
-void lease_begin(struct exchange *exchange)
+static bool lease_begin(struct exchange *exchange, struct problem *problem)
 {
     struct words *step = exchange_step(exchange);
+    (void)problem; /* fields_read() has checked everything. */
     if (!is_taking(exchange)) {
         put_script(exchange, step, DELETE);
-        return;
+        return true;
     }
     uint64_t ttl_ms = fields_get(&exchange->fields, "ttl_ms")->number;
     if (is_renewing(exchange)) {
@@ -57,6 +58,7 @@ void lease_begin(struct exchange *exchange)
     step = exchange_step(exchange);
     words_put_text(step, "LOCK.SHOW");
     words_put(step, fields_text(&exchange->fields, "name"));
+    return true;
 }
 
 /* Answers 423: the holder, its token, and until when it holds the lock at
@@ -110,7 +112,8 @@ static void answer_taking(struct exchange *exchange,
                                    "trust_ms", trust_ms));
 }
 
-void lease_reply(struct exchange *exchange, const struct resp_reply *reply)
+static void lease_reply(struct exchange *exchange,
+                        const struct resp_reply *reply)
 {
     const struct resp_value *value = &reply->value[0];
     bool is_done = value->type == RESP_SIMPLE ||
@@ -128,3 +131,6 @@ void lease_reply(struct exchange *exchange, const struct resp_reply *reply)
         exchange_refuse(exchange, &problem, NULL);
     }
 }
+
+const struct door door_lease = {
+    .name = "lease", .begin = lease_begin, .reply = lease_reply};

@@ -273,6 +273,14 @@ static json_t *responses_of(const struct route *route)
                              "with the same req."));
         json_put(all, "202", waiting);
     }
+    if ((route->flags & ROUTE_OWN_BODY) != 0) {
+        json_t *other = openapi_content("application/json",
+                                        openapi_typed("object"));
+        json_put(other, "description",
+                 json_string("As the protocol of these programs says."));
+        json_put(all, "409", other);
+        json_put(all, "423", json_incref(other));
+    }
     json_put(all, "default", openapi_reference("responses", "Problem"));
     return all;
 }
@@ -293,7 +301,10 @@ static json_t *operation_of(const struct route *route)
     json_t *operation = json_pack("{ss#, ss, so}", "operationId", id, (int)size,
                                   "summary", route->summary, "parameters",
                                   parameters_of(route));
-    if (!route_has_query(route)) {
+    if ((route->flags & ROUTE_OWN_BODY) != 0) {
+        json_put(operation, "requestBody",
+                 openapi_content("application/json", openapi_typed("object")));
+    } else if (!route_has_query(route)) {
         json_put(operation, "requestBody", body_of(route));
     }
     json_put(operation, "responses", responses_of(route));
@@ -305,6 +316,9 @@ static json_t *openapi_paths(void)
     json_t *all = json_object();
     for (uint32_t i = 0; i < route_count; i++) {
         const struct route *route = &routes[i];
+        if (strstr(route->method, "LOCK") != NULL) {
+            continue; /* OpenAPI has no such method. */
+        }
         json_t *path = json_object_get(all, route->path);
         char method[16] = {0};
         if (path == NULL) {

@@ -13,6 +13,7 @@
 #define NAME_MAX_BYTES 511
 #define NUMBER_MAX ((UINT64_C(1) << 53) - 1)
 #define OWNER_MAX 128
+#define TERRAFORM_NAME_MAX (NAME_MAX_BYTES - sizeof "terraform/" + 1)
 
 #define END \
     {       \
@@ -204,6 +205,13 @@ static const struct field drop_fields[] = {NAME("The lock's name."),
                                             FIELD_REQUIRED | FIELD_ASIDE,
                                             "The holder's name."},
                                            END};
+static const struct field terraform_fields[] = {
+    {"name", FIELD_TEXT, NULL, 1, TERRAFORM_NAME_MAX, FIELD_REQUIRED,
+     "Which state; the lock's name is terraform/NAME."},
+    {"ttl_ms", FIELD_NUMBER, NULL, 1, 3600000, FIELD_ASIDE,
+     "How long the lock is held at most, since nobody renews it; default: "
+     "until it is released. UNLOCK ignores it."},
+    END};
 #define RESOURCE                                                         \
     {                                                                    \
         "resource", FIELD_TEXT, NULL, 1, NAME_MAX_BYTES, FIELD_REQUIRED, \
@@ -290,6 +298,12 @@ static const struct field event_fields[] = {
 #define SESSION ROUTE_NEEDS_SESSION
 #define ACQUIRES (ROUTE_NEEDS_SESSION | ROUTE_MAY_BE_HELD | ROUTE_WAITS)
 
+#define TERRAFORM(method, kind, member, summary)                            \
+    {                                                                       \
+        method, "/v1/terraform/{name}", kind, NULL, NULL, terraform_fields, \
+            MEMBER(member, "integer"), ROUTE_OWN_BODY, summary              \
+    }
+
 const struct route routes[] = {
     {"POST", "/v1/session/open", ROUTE_COMMAND, "SESSION.OPEN", NULL,
      open_fields, MAP("OpenedSession"), 0, "Opens a session."},
@@ -363,6 +377,21 @@ const struct route routes[] = {
      MAP("Lease"), 0, "Acquires a lock for a time, or renews it."},
     {"DELETE", "/v1/lease/{name}", ROUTE_LEASE_DROP, "EVAL", NULL, drop_fields,
      MEMBER("released", "integer"), 0, "Releases such a lock."},
+
+    TERRAFORM("LOCK", ROUTE_TERRAFORM_LOCK, "token",
+              "Locks a state of Terraform."),
+    TERRAFORM("PUT", ROUTE_TERRAFORM_LOCK, "token",
+              "Locks a state of Terraform."),
+    TERRAFORM("POST", ROUTE_TERRAFORM_LOCK, "token",
+              "Locks a state of Terraform."),
+    TERRAFORM("UNLOCK", ROUTE_TERRAFORM_UNLOCK, "released", "Unlocks it."),
+    TERRAFORM("DELETE", ROUTE_TERRAFORM_UNLOCK, "released", "Unlocks it."),
+    {"POST", "/v1/pre-reboot", ROUTE_FLEETLOCK_TAKE, NULL, NULL, no_fields,
+     MEMBER("ok", "yes"), ROUTE_OWN_BODY,
+     "Lets a machine of a fleet reboot (FleetLock)."},
+    {"POST", "/v1/steady-state", ROUTE_FLEETLOCK_DROP, NULL, NULL, no_fields,
+     MEMBER("ok", "yes"), ROUTE_OWN_BODY,
+     "Tells that a machine of a fleet has rebooted (FleetLock)."},
 
     {"POST", "/v1/fence/admit", ROUTE_COMMAND, "FENCE.ADMIT", NULL,
      admit_fields, MEMBER("admitted", "integer"), 0,
@@ -581,5 +610,6 @@ const char *route_parameter(const struct route *route, size_t *ret_size)
 bool route_has_query(const struct route *route)
 {
     return strcmp(route->method, "GET") == 0 ||
-           strcmp(route->method, "DELETE") == 0;
+           strcmp(route->method, "DELETE") == 0 ||
+           (route->flags & ROUTE_OWN_BODY) != 0;
 }

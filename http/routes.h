@@ -46,8 +46,12 @@ struct field {
 
 enum route_kind {
     ROUTE_COMMAND,
-    ROUTE_LEASE_TAKE, /* Two commands each, see lease.c. */
+    ROUTE_LEASE_TAKE, /* Doors have commands of their own: exchange.h. */
     ROUTE_LEASE_DROP,
+    ROUTE_TERRAFORM_LOCK,
+    ROUTE_TERRAFORM_UNLOCK,
+    ROUTE_FLEETLOCK_TAKE,
+    ROUTE_FLEETLOCK_DROP,
     ROUTE_EVENTS, /* An answer without an end. */
     ROUTE_PRESENCE,
     ROUTE_PAGE,
@@ -72,6 +76,7 @@ struct answer {
 #define ROUTE_KEEPS 2u         /* Hasp-Session gives its operands. */
 #define ROUTE_MAY_BE_HELD 4u   /* nil: 423. */
 #define ROUTE_WAITS 8u         /* Has wait_ms; 202 is a possible answer. */
+#define ROUTE_OWN_BODY 16u     /* The door reads the body; fields: the query. */
 
 struct route {
     const char *method;
@@ -118,7 +123,7 @@ void field_range(const struct field *field, uint64_t *ret_min,
                  uint64_t *ret_max);
 /* The name in a path's "{name}", with its size; or NULL. */
 const char *route_parameter(const struct route *route, size_t *ret_size);
-/* True if the route accepts no body: its fields are in the query. */
+/* True if the route's fields are in the query. */
 bool route_has_query(const struct route *route);
 
 #endif /* HASP_HTTP_ROUTES_H */

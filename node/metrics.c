@@ -442,6 +442,29 @@ static void metrics_put_disk(const struct hasp_node *node, struct buffer *out)
                   node->snapshot_store.newest_size);
 }
 
+static void put_doors(const struct hasp_node *node, struct buffer *out)
+{
+    metrics_head(out, "hasp_http_door_requests_total", "counter",
+                 "Answers to the protocols of other programs: done, refused "
+                 "because another holds the lock, and refused otherwise.");
+    for (enum gateway_door door = 0; door < GATEWAY_DOOR_COUNT; door++) {
+        const struct gateway_door_count *count = &node->web.gateway.doors[door];
+        const char *name = gateway_door_name(door);
+        const struct {
+            const char *name;
+            uint64_t count;
+        } outcomes[] = {{"done", count->done},
+                        {"held", count->held},
+                        {"refused", count->refused}};
+        for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
+            buffer_printf(out,
+                          "hasp_http_door_requests_total{door=\"%s\","
+                          "outcome=\"%s\"} %" PRIu64 "\n",
+                          name, outcomes[i].name, outcomes[i].count);
+        }
+    }
+}
+
 static void put_tls(const struct hasp_node *node, struct buffer *out)
 {
     int64_t days_node, days_ca;
@@ -557,5 +580,6 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
     metrics_put_disk(node, out);
     put_tls(node, out);
     put_last_exit(node, out);
+    put_doors(node, out);
     put_process(out);
 }

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/minmax.h"
+#include "http/fleetlock.h"
 #include "net/local.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -258,6 +259,21 @@ static int check_listeners(const struct hasp_node_options *options,
     return 0;
 }
 
+static int check_fleetlock(const struct hasp_node_options *options,
+                           char why[HASP_NODE_WHY_SIZE])
+{
+    struct bytes wrong;
+    char text[BYTES_SHOWN_SIZE];
+    if (fleetlock_is_valid(options->http_fleetlock, &wrong)) {
+        return 0;
+    }
+    return options_refuse(why,
+                          "http.fleetlock has '%s'; use GROUP:N, where GROUP "
+                          "has letters, digits, '.' and '-', N is from 1 to "
+                          "%d, and no group is named twice",
+                          bytes_shown(wrong, text), FLEETLOCK_SLOTS_MAX);
+}
+
 static int check_limits(const struct hasp_node_limits *limits,
                         char why[HASP_NODE_WHY_SIZE])
 {
@@ -383,6 +399,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
                            options->listen_http, why);
     }
     rv = rv ?: check_listeners(options, why);
+    rv = rv ?: check_fleetlock(options, why);
     rv = rv ?: options_check_members(options, why);
     return rv ?: check_limits(&options->limits, why);
 }
@@ -390,10 +407,11 @@ int hasp_node_options_check(const struct hasp_node_options *options,
 /* Offsets of the texts, which are copied and freed. */
 #define TEXT(member) offsetof(struct hasp_node_options, member)
 static const size_t texts[] = {
-    TEXT(directory),    TEXT(listen_client), TEXT(listen_peer),
-    TEXT(listen_http),  TEXT(listen_local),  TEXT(http_names),
-    TEXT(cluster_name), TEXT(audit_file),    TEXT(tls_dir),
-    TEXT(tls_ca),       TEXT(tls_cert),      TEXT(tls_key)};
+    TEXT(directory),      TEXT(listen_client), TEXT(listen_peer),
+    TEXT(listen_http),    TEXT(listen_local),  TEXT(http_names),
+    TEXT(http_fleetlock), TEXT(cluster_name),  TEXT(audit_file),
+    TEXT(tls_dir),        TEXT(tls_ca),        TEXT(tls_cert),
+    TEXT(tls_key)};
 #define TEXT_COUNT (sizeof texts / sizeof texts[0])
 
 static char **options_text_of(struct hasp_node_options *options, size_t i)

@@ -49,6 +49,7 @@ void web_init(struct web *web, struct hasp_node *node)
     *web = (struct web){.node = node};
     gateway_open(&web->gateway, &port, node->options.http_names,
                  node->options.http_api);
+    web->gateway.fleetlock = node->options.http_fleetlock;
     web->gateway.guards_metrics = node->options.tls_http != HASP_NODE_TLS_OFF &&
                                   !node->options.tls_opens_metrics;
 }

@@ -49,6 +49,7 @@ RULES = [
     }),
     ('sends a script', r'"EVAL(SHA)?"', {
         'http/lease.c': ['put_script'],  # Its texts are constants.
+        'http/fleetlock.c': ['send_script'],  # TAKE or DROP.
         'http/routes.c': None,  # The row of ROUTE_LEASE_DROP.
         'core/dispatch.c': ['with_text'],
         'core/redis/commands.c': ['redis_eval_parse', 'commands_carry_out'],

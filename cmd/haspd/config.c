@@ -86,6 +86,7 @@ static const struct setting settings[] = {
     {"listen", "http", KIND_TEXT, AT(listen_http), 0, 120},
     {"listen", "local", KIND_TEXT, AT(listen_local), 0, 107},
     {"http", "names", KIND_TEXT, AT(http_names), 0, 1000},
+    {"http", "fleetlock", KIND_TEXT, AT(http_fleetlock), 0, 1000},
     {"http", "api", KIND_SWITCH, AT(http_api), 0, 0},
     {"cluster", "name", KIND_TEXT, AT(cluster_name), 1, 64},
     {"cluster", "member", KIND_MEMBER, 0, 0, 0},

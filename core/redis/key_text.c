@@ -52,6 +52,8 @@ struct set_options {
     bool is_xx;
     /* FRESH, which only hasp has: NX of the same value is nil, too. */
     bool is_fresh;
+    /* DURABLE, which only hasp has: NX without a time to live. */
+    bool is_durable;
     bool gets;
     bool keeps_ttl;
     bool has_expected;
@@ -97,6 +99,8 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
             options->is_xx = true;
         } else if (bytes_is_word(word, "FRESH")) {
             options->is_fresh = true;
+        } else if (bytes_is_word(word, "DURABLE")) {
+            options->is_durable = true;
         } else if (bytes_is_word(word, "GET")) {
             options->gets = true;
         } else if (bytes_is_word(word, "KEEPTTL")) {
@@ -116,8 +120,9 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
         }
     }
     if (options->is_nx + options->is_xx + options->has_expected > 1 ||
-        (options->is_fresh && !options->is_nx) ||
-        (options->keeps_ttl && options->px_ms > 0)) {
+        ((options->is_fresh || options->is_durable) && !options->is_nx) ||
+        (options->keeps_ttl && options->px_ms > 0) ||
+        (options->is_durable && options->keeps_ttl + options->px_ms > 0)) {
         return view_fail(call, "syntax error: options of SET exclude each "
                                "other");
     }
@@ -162,6 +167,8 @@ static bool text_set(struct key_call *call, struct bytes name,
     CHECK(!applies || (view->is_there && view->type == KEY_TEXT));
     if (applies && options->px_ms > 0) {
         view_set_time(view, (uint64_t)options->px_ms);
+    } else if (applies && options->is_durable) {
+        view->may_endure = true;
     } else if (applies && options->keeps_ttl) {
         view->is_timed = was_timed;
         view->lacks_ttl = view->hold == NULL && !was_timed;

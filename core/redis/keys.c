@@ -146,7 +146,8 @@ bool redis_keys_finish(struct redis_keys *keys)
             return false;
         }
         key->change = change_of(view);
-        if (view->is_there && view->lacks_ttl && !keys->may_endure) {
+        if (view->is_there && view->lacks_ttl && !keys->may_endure &&
+            !view->may_endure) {
             snprintf(keys->error, sizeof keys->error,
                      "a lock needs a time to live: use PX ms or EX s");
             return false;

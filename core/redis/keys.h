@@ -10,7 +10,7 @@
  * by sessions or other users, waited for, closed by a delay, about to expire)
  * exists, has a value that equals no other, and cannot be written. Every value
  * that a run leaves has a time to live, or is durable if 'may_endure'
- * (redis.no_ttl = durable).
+ * (redis.no_ttl = durable) or if SET has said DURABLE.
  *
  * A value may be a hash, a list, a set or a sorted set (collection.h). As long
  * as its fields are the same it has the same holder, who keeps the token.
@@ -61,6 +61,7 @@ struct redis_keys {
         bool is_replaced; /* Its holder is now another one. */
         bool is_timed;    /* Its time was set to px_ms. */
         bool lacks_ttl;   /* Written, without a time so far. */
+        bool may_endure;  /* Written by SET with DURABLE. */
         uint64_t px_ms;
         enum key_type type;
         /* As stored; for a collection that may have changed, once the run is

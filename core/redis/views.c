@@ -334,6 +334,7 @@ bool view_write(struct key_call *call, struct redis_view *view,
     view->is_looked_at = true;
     view->is_timed = false; /* Until a time is set again. */
     view->lacks_ttl = true;
+    view->may_endure = false;
     view->type = KEY_TEXT;
     view->has_members = false;
     view->members = (struct collection){0};
@@ -372,6 +373,7 @@ bool view_delete(struct key_call *call, struct redis_view *view)
     view->is_replaced = true;
     view->hold = NULL;
     view->is_timed = false;
+    view->may_endure = false;
     view->type = KEY_TEXT;
     view->has_members = false;
     view->members = (struct collection){0};

@@ -169,6 +169,9 @@ struct hasp_node_options {
     /* Host names that HTTP requests may use besides the node's addresses and
      * localhost, separated by blanks. NULL: none. */
     const char *http_names;
+    /* Groups of FleetLock and how many machines of each may reboot at once,
+     * 1 to 64: "default:1 edge:3". The same on each node. NULL: none. */
+    const char *http_fleetlock;
     bool http_api; /* false: only probes and metrics over HTTP. */
 
     /* The members that found the cluster; the list must be the same on each of

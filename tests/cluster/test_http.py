@@ -44,7 +44,8 @@ def metrics(node):
                 typed.add(name)
             continue
         name, labels, value = re.match(
-            r'([a-z_]+)(\{[a-z]+="[^"]*"(?:,le="[^"]*")?\})? (-?[0-9.]+)$', line
+            r'([a-z_]+)(\{[a-z]+="[^"]*"(?:,(?:le|outcome)="[^"]*")?\})?'
+            r' (-?[0-9.]+)$', line
         ).groups()
         assert name in typed or name.rsplit("_", 1)[0] in typed
         values[name + (labels or "")] = float(value)

@@ -117,6 +117,7 @@ static const char *const words[] = {
     "GET",
     "KEEPTTL",
     "FRESH",
+    "DURABLE",
     "PXAT",
     "EXAT",
     "WITHSCORES",

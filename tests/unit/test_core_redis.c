@@ -397,6 +397,28 @@ static void set_and_delete_may_compare(void **state)
     expect(":0\r\n", "DELIFEQ k x");
 }
 
+/* A client that says DURABLE means it; redis.no_ttl is for those that cannot
+ * say it. */
+static void a_value_is_durable_if_set_says_so(void **state)
+{
+    (void)state;
+    const char *again = "redis.call('set', KEYS[1], ARGV[1], 'NX', 'DURABLE')\n"
+                        "redis.call('del', KEYS[1])\n"
+                        "return redis.call('set', KEYS[1], ARGV[1])";
+    expect("+OK\r\n", "SET k v NX DURABLE");
+    expect(":-1\r\n", "PTTL k");
+    expect("+OK\r\n", "SET k v NX DURABLE");
+    expect("$-1\r\n", "SET k v NX FRESH DURABLE");
+    expect("$-1\r\n", "SET k w NX DURABLE");
+    expect(":1\r\n", "DELIFEQ k v");
+    assert_memory_equal(ask("SET k v DURABLE"), "-BADARG", 7);
+    assert_memory_equal(ask("SET k v NX PX 1000 DURABLE"), "-BADARG", 7);
+    assert_memory_equal(ask("SET k v NX"), "-BADARG", 7);
+    /* It is the word of that SET, not of the key. */
+    assert_memory_equal(eval(again, "k", "v", NULL, NULL), "-BADARG", 7);
+    expect(":0\r\n", "EXISTS k");
+}
+
 static void what_is_deleted_and_set_anew_is_another_grant(void **state)
 {
     (void)state;
@@ -791,6 +813,7 @@ int main(void)
         one(endless_scripts_share_a_turn),
         one(of_two_at_once_one_gets_it),
         one(set_and_delete_may_compare),
+        one(a_value_is_durable_if_set_says_so),
         one(what_is_deleted_and_set_anew_is_another_grant),
         one(a_function_may_have_another_name),
         one(a_hash_keeps_its_token_as_long_as_its_fields),
