@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The programs of docs/recipes on a real cluster."""
 
+import contextlib
 import glob
 import os
 import re
@@ -220,11 +221,15 @@ def programs_of_postgres():
     return os.path.dirname(found[-1]) if found and can else None
 
 
-@pytest.mark.skipif(
+NEEDS_POSTGRES = pytest.mark.skipif(
     programs_of_postgres() is None or shutil.which("psql") is None,
     reason="no PostgreSQL server here",
 )
-def test_the_sql_is_that_of_postgres_too():
+
+
+@contextlib.contextmanager
+def postgres():
+    """A server of our own; a function that runs SQL, or a file of ours."""
     home = tempfile.mkdtemp(prefix="hasp-pg-")
     user, tools = [], programs_of_postgres()
     if os.geteuid() == 0:
@@ -237,6 +242,14 @@ def test_the_sql_is_that_of_postgres_too():
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
         ).stdout
 
+    def run_sql(text, **variables):
+        path = os.path.join(home, "text.sql")
+        with open(path, "w") as file:
+            file.write(text)
+        given = [x for k, v in variables.items() for x in ("-v", "%s=%s" % (k, v))]
+        return do("psql", "-qAtX", "-h", home, "-U", "me", "-d", "postgres",
+                  "-v", "ON_ERROR_STOP=1", *given, "-f", path)
+
     data = os.path.join(home, "data")
     control = [os.path.join(tools, "pg_ctl"), "-D", data, "-w"]
     try:
@@ -244,22 +257,63 @@ def test_the_sql_is_that_of_postgres_too():
            "-U", "me", "--no-sync")
         do(*control, "-l", os.path.join(home, "log"), "-o",
            "-k %s -c listen_addresses= -c fsync=off" % home, "start")
-        with open(os.path.join(RECIPES, "fence.sql")) as file:
-            text = file.read()
-        path = os.path.join(home, "fence.sql")
-        with open(path, "w") as file:
-            file.write(text)
-        answers = [
-            do("psql", "-qAtX", "-h", home, "-U", "me", "-d", "postgres",
-               "-v", "resource='r'", "-v", "token=%d" % token, "-f", path)
-            for token in (5, 5, 4, 6, 5)
-        ]
-        assert answers == ["5\n", "5\n", "", "6\n", ""]
+        yield run_sql
     finally:
         subprocess.run(user + control + ["-m", "immediate", "stop"],
                        cwd=home, timeout=60, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def sql_of(name):
+    with open(os.path.join(RECIPES, name)) as file:
+        return file.read()
+
+
+@NEEDS_POSTGRES
+def test_the_sql_is_that_of_postgres_too():
+    with postgres() as run_sql:
+        answers = [run_sql(sql_of("fence.sql"), resource="'r'", token=token)
+                   for token in (5, 5, 4, 6, 5)]
+        assert answers == ["5\n", "5\n", "", "6\n", ""]
+
+
+@NEEDS_POSTGRES
+def test_the_gates_of_postgres_refuse_an_old_token():
+    def is_refused(text, why):
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            run_sql(text)
+        return why in caught.value.stderr
+
+    with postgres() as run_sql:
+        run_sql(sql_of("gate.sql"))
+        run_sql("CREATE TABLE orders (id INT, total INT, token BIGINT);"
+                "CREATE TRIGGER hasp_gate BEFORE INSERT OR UPDATE ON orders"
+                " FOR EACH ROW EXECUTE FUNCTION hasp_gate();"
+                "INSERT INTO orders VALUES (1, 10, 7);")
+        write = "UPDATE orders SET total = %d, token = %s WHERE id = 1;"
+        assert is_refused(write % (11, 6), "stale token 6 of orders")
+        assert is_refused(write % (11, "NULL"), "no token for orders")
+        run_sql(write % (12, 7))
+        run_sql(write % (13, 9))
+        admitted = "BEGIN; SELECT hasp_admit('orders', %d);" + write + "COMMIT;"
+        assert run_sql(admitted % (9, 14, 9)) == "9\n"
+        assert is_refused(admitted % (8, 15, 9), "stale token 8 of orders")
+        assert run_sql("SELECT total, token FROM orders;") == "14|9\n"
+
+
+def test_the_gate_of_sqlite_refuses_an_old_token():
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE orders (id INT, total INT, token INT)")
+    db.executescript(sql_of("gate_sqlite.sql"))
+    db.execute("INSERT INTO orders VALUES (1, 10, 7)")
+    write = "UPDATE orders SET total = ?, token = ? WHERE id = 1"
+    for token in (6, None):
+        with pytest.raises(sqlite3.IntegrityError, match="stale token"):
+            db.execute(write, (11, token))
+    db.execute(write, (12, 7))
+    db.execute(write, (13, 9))
+    assert db.execute("SELECT total, token FROM orders").fetchall() == [(13, 9)]
 
 
 def test_redis_py_runs_as_it_is(cluster, run):
