@@ -81,7 +81,7 @@ def test_one_has_it_and_the_next_after_it(start, name):
     assert digit(first) == b"0"
     began = time.monotonic()
     assert digit(start(name)) == b"1"
-    assert time.monotonic() - began < 20, "contention is told at once"
+    assert time.monotonic() - began < 20, "contention is reported at once"
     assert first.poll() is None
     first.terminate()
     first.wait(SPARE_S)

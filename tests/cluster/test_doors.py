@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Doors: programs that lock elsewhere lock here (docs/doors.md). Terraform is run
-where it is installed, since Debian has no package of it; a stand-in that
+if it is installed, since Debian has no package of it; a substitute that
 repeats requests as it does is run everywhere."""
 
 import base64
@@ -73,7 +73,7 @@ def test_a_state_is_locked_by_one(cluster, name, lock, unlock):
     status, answer = tell(one, lock, name, ours)
     assert status == 200
     assert [json.loads(answer)["token"]] == token_of(one, name)
-    # A repeated LOCK, whose first answer was lost, is the same hold.
+    # A LOCK that is repeated after a lost answer is the same hold.
     assert tell(two, lock, name, ours) == (status, answer)
     respelled = json.dumps(ours, indent=1)
     assert tell(two, lock, name, respelled) == (status, answer)

@@ -74,7 +74,7 @@ def test_each_fire_runs_once(folder):
                 wait_until(lambda: has(2 * FIRES // 3, AHEAD_S), SPARE_S + FIRES,
                            "fires after a leader died")
             before = fires(folder)[1].count(0)
-            # The other one goes on, with what the first had not run.
+            # The other process runs the fires that the first had not run.
             wait_until(lambda: has(before + FIRES // 3, 0), SPARE_S + FIRES,
                        "fires of the other process")
     ran, _ = fires(folder)
