@@ -211,6 +211,14 @@ static bool do_time(struct key_call *call)
     return true;
 }
 
+/* SELECT: scripts of some libraries begin with it. */
+static bool do_select(struct key_call *call)
+{
+    return bytes_equal(call->argument[1], BYTES_LITERAL("0"))
+               ? answer_ok(call)
+               : view_fail(call, "there is only database 0");
+}
+
 /* PUBLISH channel message: sent to the subscribers if the run changes
  * something, as a release does. This node does not know how many there are.
  * hasp's own channels carry only hasp's events. */
@@ -247,6 +255,7 @@ const struct key_command key_any_commands[] = {
     {"UNLINK", 2, UINT32_MAX, do_del, KEY_ANY, 0},
     {"RENAME", 3, 3, do_rename, KEY_ANY, 0},
     {"TIME", 1, 1, do_time, KEY_ANY, 0},
+    {"SELECT", 2, 2, do_select, KEY_ANY, 0},
     {"PUBLISH", 3, 3, do_publish, KEY_ANY, 0},
     {"SPUBLISH", 3, 3, do_publish, KEY_ANY, 0},
     {.name = NULL},

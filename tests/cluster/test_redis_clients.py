@@ -493,7 +493,7 @@ def scripts():
     """A folder with the programs that are run."""
     with tempfile.TemporaryDirectory(prefix="hasp-node-") as folder:
         for file in os.listdir(FOLDER):
-            if file.endswith((".js", ".json")):
+            if file.endswith((".js", ".cjs", ".json")):
                 shutil.copy(os.path.join(FOLDER, file), folder)
         yield folder
 
@@ -570,6 +570,13 @@ def test_ioredis_and_node_redis(modules, port, name):
 
 def test_redlock(modules, port, name):
     node(modules, "redlock.js", port, name)
+
+
+def test_redis_semaphore_and_another_redlock(modules, port, name):
+    """Its scripts begin with SELECT; a semaphore is released by a plain ZREM."""
+    if not os.path.exists(os.path.join(modules, "node_modules", "redis-semaphore")):
+        pytest.skip("npm has not installed redis-semaphore")
+    node(modules, "packages.cjs", port, name)
 
 
 def test_the_stand_ins_do_what_the_packages_do(stand_ins, moved, name, world):

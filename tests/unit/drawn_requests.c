@@ -333,6 +333,7 @@ static const struct {
     {"channel", put_channel},
     {"pattern", put_channel},
     {"value", put_value},
+    {"member", put_value},
     {"text", put_value},
     {"bytes", put_value},
     {"tag", put_value},

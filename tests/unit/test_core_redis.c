@@ -419,6 +419,32 @@ static void a_value_is_durable_if_set_says_so(void **state)
     expect(":0\r\n", "EXISTS k");
 }
 
+/* Libraries select their database in the script, and one releases its semaphore
+ * without a script. */
+static void scripts_select_and_members_are_removed(void **state)
+{
+    (void)state;
+    const char *select = "redis.pcall('SELECT', tonumber(ARGV[1]))\n"
+                         "return redis.call('set', KEYS[1], ARGV[1], 'NX', "
+                         "'PX', 1000)";
+    const char *add = "redis.call('zadd', KEYS[1], 1, 'a', 2, 'b')\n"
+                      "redis.call('pexpire', KEYS[1], 1000) return 1";
+    assert_string_equal(eval(select, "k", "0", NULL, NULL), "+OK\r\n");
+    expect(":1\r\n", "DELIFEQ k 0");
+    assert_string_equal(
+        eval("return redis.call('select', ARGV[1])", "k", "0", NULL, NULL),
+        "+OK\r\n");
+    assert_memory_equal(
+        eval("return redis.call('select', ARGV[1])", "k", "1", NULL, NULL),
+        "-ERR", 4);
+    assert_string_equal(eval(add, "k", "0", NULL, NULL), ":1\r\n");
+    expect(":0\r\n", "ZREM k c");
+    expect(":1\r\n", "ZREM k a c");
+    expect(":1\r\n", "EXISTS k");
+    expect(":1\r\n", "ZREM k b");
+    expect(":0\r\n", "EXISTS k");
+}
+
 static void what_is_deleted_and_set_anew_is_another_grant(void **state)
 {
     (void)state;
@@ -814,6 +840,7 @@ int main(void)
         one(of_two_at_once_one_gets_it),
         one(set_and_delete_may_compare),
         one(a_value_is_durable_if_set_says_so),
+        one(scripts_select_and_members_are_removed),
         one(what_is_deleted_and_set_anew_is_another_grant),
         one(a_function_may_have_another_name),
         one(a_hash_keeps_its_token_as_long_as_its_fields),
