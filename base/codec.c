@@ -224,6 +224,122 @@ void codec_put_choice(struct buffer *out, uint32_t tag,
     put_part(out, tag, message, from);
 }
 
+/* --- Checking ------------------------------------------------------------- */
+
+static void codec_raise(struct codec_level *level, uint32_t to,
+                        const char *what)
+{
+    if (to > level->level) {
+        *level = (struct codec_level){to, what};
+    }
+}
+
+static bool is_within(const struct codec_field *field, uint64_t size)
+{
+    return field->max == 0 || size <= field->max;
+}
+
+static bool check_message(const struct codec_message *message, const void *from,
+                          struct codec_level *level, bool *is_set);
+
+/* Checks each part of an array. */
+static bool check_parts(const struct codec_field *field, const void *from,
+                        struct codec_level *level)
+{
+    const char *array = codec_array_of(field, from);
+    bool is_set;
+    for (uint32_t i = 0; i < codec_count_of(field, from); i++) {
+        if (!check_message(codec_part_of(field),
+                           array + i * codec_part_of(field)->size, level,
+                           &is_set)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool check_list(const struct codec_field *field, const void *from,
+                       struct codec_level *level)
+{
+    bool is_set;
+    LIST_EACH (node, (const struct list *)member_of(from, field->offset)) {
+        if (!check_message(codec_part_of(field),
+                           (const char *)node - field->node_offset, level,
+                           &is_set)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* '*is_set' becomes true if codec_put() would write the field. */
+static bool check_field(const struct codec_field *field, const void *from,
+                        struct codec_level *level, bool *is_set)
+{
+    uint64_t size = 0;
+    switch ((enum codec_type)field->type) {
+    case CODEC_TYPE_U32:
+        size = *(const uint32_t *)member_of(from, field->offset);
+        break;
+    case CODEC_TYPE_U64:
+        size = *(const uint64_t *)member_of(from, field->offset);
+        break;
+    case CODEC_TYPE_BOOL:
+        size = *(const bool *)member_of(from, field->offset);
+        break;
+    case CODEC_TYPE_BYTES:
+    case CODEC_TYPE_FIXED:
+        size = bytes_in(field, from).size;
+        break;
+    case CODEC_TYPE_NUMBERS:
+    case CODEC_TYPE_RUNS:
+    case CODEC_TYPE_PARTS:
+    case CODEC_TYPE_LIST:
+        size = codec_count_of(field, from);
+        break;
+    case CODEC_TYPE_PART:
+        return check_message(codec_part_of(field),
+                             member_of(from, field->offset), level, is_set);
+    case CODEC_TYPE_CHOICE:
+        break;
+    }
+    if (size == 0) {
+        return true;
+    }
+    *is_set = true;
+    if (!is_within(field, size)) {
+        return false;
+    }
+    return field->type == CODEC_TYPE_PARTS  ? check_parts(field, from, level)
+           : field->type == CODEC_TYPE_LIST ? check_list(field, from, level)
+                                            : true;
+}
+
+static bool check_message(const struct codec_message *message, const void *from,
+                          struct codec_level *level, bool *is_set)
+{
+    for (size_t i = 0; i < message->field_count; i++) {
+        const struct codec_field *field = &message->fields[i];
+        bool field_is_set = false;
+        if (!check_field(field, from, level, &field_is_set)) {
+            return false;
+        }
+        if (field_is_set) {
+            codec_raise(level, field->level, field->what);
+            *is_set = true;
+        }
+    }
+    return true;
+}
+
+bool codec_check(const struct codec_message *message, const void *from,
+                 struct codec_level *ret_level)
+{
+    bool is_set;
+    *ret_level = (struct codec_level){0, ""};
+    return check_message(message, from, ret_level, &is_set);
+}
+
 /* --- Reading -------------------------------------------------------------- */
 
 struct decoding {
@@ -295,13 +411,6 @@ static uint64_t count_items(struct reader reader, uint64_t tag)
         count++;
     }
     return count;
-}
-
-static void note_level(struct decoding *d, uint32_t level, const char *what)
-{
-    if (level > d->level->level) {
-        *d->level = (struct codec_level){level, what};
-    }
 }
 
 static bool get_message(struct decoding *d, struct bytes in,
@@ -433,7 +542,7 @@ static bool get_field(struct decoding *d, const struct codec_field *field,
     if (item->wire != (is_number ? WIRE_NUMBER : WIRE_RUN)) {
         return false;
     }
-    note_level(d, field->level, field->what);
+    codec_raise(d->level, field->level, field->what);
     switch ((enum codec_type)field->type) {
     case CODEC_TYPE_U32:
     case CODEC_TYPE_U64:
@@ -506,8 +615,8 @@ static bool get_message(struct decoding *d, struct bytes in,
             field = find_row(message, field, item.tag);
         }
         if (field == NULL) {
-            note_level(d, CODEC_LEVEL_UNKNOWN,
-                       "what this version does not know");
+            codec_raise(d->level, CODEC_LEVEL_UNKNOWN,
+                        "what this version does not know");
             last = item.tag;
             continue;
         }

@@ -96,6 +96,12 @@ void codec_put_identity(struct buffer *out, const struct codec_message *message,
  * caller that has chosen knows the row, so there is no search. */
 void codec_put_choice(struct buffer *out, uint32_t tag,
                       const struct codec_message *message, const void *from);
+/* False if a size, number or count in 'from' exceeds the bound of its row: then
+ * codec_get() would refuse what codec_put() writes. '*ret_level' is the level
+ * that codec_get() would return. CHOICE is left to the caller, as in
+ * codec_put(). */
+bool codec_check(const struct codec_message *message, const void *from,
+                 struct codec_level *ret_level);
 /* Reads 'in' into 'to', which comes as new: what is not in it stays as it is.
  * False: these bytes are damaged. */
 bool codec_get(struct bytes in, const struct codec_message *message, void *to,

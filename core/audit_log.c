@@ -28,11 +28,13 @@ static struct bytes asker_of(const struct request *request)
     return by.size > 0 ? by : request_client(request);
 }
 
-void audit_log_append(struct core *core, const struct request *request,
-                      struct buffer *out)
+void audit_log_sign(struct core *core, const struct request *request,
+                    struct entry *entry)
 {
-    encode_trail(out, request_address(request), asker_of(request),
-                 core->port.wall_ms(core->port.data));
+    entry->user = request->user;
+    entry->from = request_address(request);
+    entry->by = asker_of(request);
+    entry->wall_ms = core->port.wall_ms(core->port.data);
 }
 
 static void audit_log_put_text(struct buffer *line, const char *key,
@@ -81,18 +83,22 @@ void audit_log_log(const struct request *request)
 void audit_log_act(struct core *core, enum act_kind kind, uint64_t member,
                    const char *address, struct bytes asker)
 {
-    struct buffer entry = {0};
-    encode_act(&entry, &(struct act_command){
-                           .kind = kind,
-                           .member = member,
-                           .address = bytes_of_text(address),
-                           .wall_ms = core->port.wall_ms(core->port.data)});
-    buffer_put_bytes(&entry, asker);
-    if (!propose_own(core, buffer_bytes(&entry))) {
+    struct arena arena = {0}; /* An entry without a command needs none of it. */
+    struct entry entry;
+    struct codec_level level;
+    struct act_command act = {.kind = kind,
+                              .member = member,
+                              .address = bytes_of_text(address),
+                              .wall_ms = core->port.wall_ms(core->port.data)};
+    bool is_whole = entry_get(asker, &arena, &entry, &level);
+    CHECK(is_whole && entry.op == OP_NONE);
+    entry.op = OP_ACT;
+    entry.act = &act;
+    if (!propose_own(core, &entry)) {
         LOG_WARN("an administrative act is logged only by this node",
                  "act=%d member=%" PRIu64, (int)kind, member);
     }
-    buffer_done(&entry);
+    arena_done(&arena);
 }
 
 /* "orders#62380494028806 jobs/1#62380494028809" */

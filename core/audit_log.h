@@ -20,14 +20,14 @@
 struct core;
 struct request;
 
-/* Appends the requester to the encoded entry of 'request'. Called while the
- * request is decided on. */
-void audit_log_append(struct core *core, const struct request *request,
-                      struct buffer *out);
+/* Sets who has made the request in its entry; texts are borrowed from the
+ * request. Called while the request is decided on. */
+void audit_log_sign(struct core *core, const struct request *request,
+                    struct entry *entry);
 /* Logs a line on this node only: 'request' is executed here. */
 void audit_log_log(const struct request *request);
-/* Proposes the entry that records a change of the members; 'asker' is what
- * audit_log_append() wrote when the change was requested. */
+/* Proposes the entry that records a change of the members; 'asker' is an
+ * encoded entry without a command, signed when the change was requested. */
 void audit_log_act(struct core *core, enum act_kind kind, uint64_t member,
                    const char *address, struct bytes asker);
 

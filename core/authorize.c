@@ -238,12 +238,12 @@ bool authorize_sees(const struct core *core, const struct request *request,
 /* A repeated request may have been executed before: then the log knows its
  * result. */
 bool authorize_refuses_entry(struct core *core, struct request *request,
-                             struct bytes command)
+                             const struct entry *entry)
 {
     struct result result;
-    CHECK(command.size > 0);
+    CHECK(entry->op != OP_NONE && entry->user == request->user);
     if (authorize_is_free(core, request) || request->req != 0 ||
-        !lockfsm_refuses(core->fsm, command, &result)) {
+        !lockfsm_refuses(core->fsm, entry, &result)) {
         return false;
     }
     (void)authorize_refuse(core, request, result_word(result.code),

@@ -20,6 +20,7 @@
 
 struct call;
 struct core;
+struct entry;
 struct request;
 
 /* True if 'request' may proceed. Otherwise it has been refused with NOAUTH or
@@ -44,9 +45,9 @@ bool authorize_reads(const struct core *core, const struct request *request,
 /* True if the requester may see what is private to a session of this user. */
 bool authorize_sees(const struct core *core, const struct request *request,
                     uint64_t user);
-/* True if the encoded entry in the batch of 'request' would be refused when it
- * is applied. The request has then been refused, or waits as above. */
+/* True if the entry of 'request' would be refused when it is applied. The
+ * request has then been refused, or waits as above. */
 bool authorize_refuses_entry(struct core *core, struct request *request,
-                             struct bytes command);
+                             const struct entry *entry);
 
 #endif /* HASP_CORE_AUTHORIZE_H */

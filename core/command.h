@@ -6,14 +6,14 @@
  * The flags say how a command is answered:
  *
  *     COMMAND_LOCAL   at once by the asked node ('run');
- *     COMMAND_CHANGE  'encode' makes an entry, and 'reply' makes the reply from
- *                     the result of applying it;
+ *     COMMAND_CHANGE  'propose' makes an entry for propose_entry(), and 'reply'
+ *                     makes the reply from the result of applying it;
  *     COMMAND_READ    from the state ('read') by the leader, once a question
  *                     asked after the receipt is confirmed;
  *     neither         'run' decides at the leader.
  *
- * Handlers decide and encode. They do not propose (core/propose.c does), apply
- * (apply.c) or send (request.c). */
+ * Handlers decide and make entries. They do not encode (core/propose.c does),
+ * apply (apply.c) or send (request.c). */
 
 #ifndef HASP_CORE_COMMAND_H
 #define HASP_CORE_COMMAND_H
@@ -199,8 +199,8 @@ enum reply_kind {
 
 /* request->call has the arguments until the request is answered. */
 typedef void command_run_fn(struct core *core, struct request *request);
-typedef void command_encode_fn(struct core *core, struct request *request,
-                               const struct call *call, struct buffer *out);
+typedef void command_propose_fn(struct core *core, struct request *request,
+                                const struct call *call);
 typedef void command_read_fn(struct core *core, struct request *request);
 typedef void command_reply_fn(struct core *core, struct request *request,
                               const struct result *result);
@@ -219,7 +219,7 @@ struct command {
     uint32_t key_at;
     enum reply_kind reply_kind;
     command_run_fn *run;
-    command_encode_fn *encode;
+    command_propose_fn *propose;
     command_read_fn *read;
     command_reply_fn *reply;
     command_parse_fn *parse;

@@ -551,8 +551,7 @@ static void decide_now(struct core *core, struct request *request)
     if (command->run != NULL) {
         command->run(core, request);
     } else if ((command->flags & COMMAND_CHANGE) != 0) {
-        command->encode(core, request, call, propose_begin(core));
-        propose_end(core, request);
+        command->propose(core, request, call);
     } else {
         read_index_enqueue(core, request);
     }

@@ -28,14 +28,6 @@ bool propose_is_open(const struct core *core)
     return is_serving(core) && !replica_is_transferring(core->replica);
 }
 
-struct buffer *propose_begin(struct core *core)
-{
-    struct propose *propose = &core->leadership.propose;
-    CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
-    propose->item_start = propose->batch.size;
-    return &propose->batch;
-}
-
 /* Makes one entry of the bytes of the batch from 'start' on. */
 static void propose_add_item(struct propose *propose, size_t start,
                              struct request *chain)
@@ -64,64 +56,99 @@ static void refuse_level(struct core *core, struct request *request,
     }
 }
 
-void propose_end(struct core *core, struct request *request)
+/* True if the request may not have this entry: it has been refused, or waits.
+ */
+static bool propose_refuses(struct core *core, struct request *request,
+                            const struct entry *entry)
 {
-    struct propose *propose = &core->leadership.propose;
-    const char *what;
-    if (request != NULL) {
-        encode_user(&propose->batch, request->user);
+    struct codec_level needed;
+    if (authorize_refuses_entry(core, request, entry)) {
+        return true;
     }
-    if (request != NULL && (request->command->flags & COMMAND_TRAIL) != 0) {
-        audit_log_append(core, request, &propose->batch);
-    }
-    struct bytes command = bytes_of(propose->batch.data + propose->item_start,
-                                    propose->batch.size - propose->item_start);
-    if (request != NULL && authorize_refuses_entry(core, request, command)) {
-        propose->batch.size = propose->item_start;
-        return;
-    }
-    if (request != NULL &&
-        lockfsm_level_of(core->fsm, command, &what) == FEATURE_LEVEL_UNKNOWN) {
+    if (!entry_check(entry, &needed)) {
         /* Every node would stop at such an entry, now and after each
          * restart. */
-        propose->batch.size = propose->item_start;
         request_refuse(core, request, WORD_BADARG,
                        "the entry for this request would be too large for the "
                        "nodes to read");
-        return;
+        return true;
     }
-    if (request != NULL && !feature_allows(core, command, &what)) {
-        propose->batch.size = propose->item_start;
-        refuse_level(core, request, what);
-        return;
+    if (!feature_allows(core, needed.level)) {
+        refuse_level(core, request, needed.what);
+        return true;
     }
-    if (request != NULL) {
-        request_move(core, request, REQUEST_LOGGED);
-        request->next = NULL;
-        if ((request->command->flags & COMMAND_REDIS) == 0) {
-            /* The result has everything that the answer needs. */
-            request_release_call(core, request);
-        }
-    }
-    propose_add_item(propose, propose->item_start, request);
+    return false;
 }
 
-bool propose_own(void *data, struct bytes command)
+#ifdef HASP_CHECK_SLOW
+/* True if applying will find what was checked here: the bytes say the same. */
+static bool is_read_back(struct bytes command, const struct entry *entry)
+{
+    struct arena arena = {0};
+    struct buffer again = {0};
+    struct entry decoded;
+    struct codec_level level, needed;
+    bool is_same = entry_get(command, &arena, &decoded, &level) &&
+                   entry_check(entry, &needed) && decoded.op == entry->op &&
+                   level.level == needed.level && level.what == needed.what;
+    if (is_same) {
+        entry_put(&again, &decoded);
+        is_same = bytes_equal(buffer_bytes(&again), command);
+    }
+    buffer_done(&again);
+    arena_done(&arena);
+    return is_same;
+}
+#endif
+
+/* Encodes an entry into the batch. */
+static void propose_add(struct propose *propose, const struct entry *entry,
+                        struct request *chain)
+{
+    size_t start = propose->batch.size;
+    entry_put(&propose->batch, entry);
+    CHECK_SLOW(is_read_back(
+        bytes_of(propose->batch.data + start, propose->batch.size - start),
+        entry));
+    propose_add_item(propose, start, chain);
+}
+
+void propose_entry(struct core *core, struct request *request,
+                   struct entry entry)
+{
+    CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
+    entry.user = request->user;
+    if ((request->command->flags & COMMAND_TRAIL) != 0) {
+        audit_log_sign(core, request, &entry);
+    }
+    if (propose_refuses(core, request, &entry)) {
+        return;
+    }
+    request_move(core, request, REQUEST_LOGGED);
+    request->next = NULL;
+    propose_add(&core->leadership.propose, &entry, request);
+    if ((request->command->flags & COMMAND_REDIS) == 0) {
+        /* The result has everything that the answer needs. */
+        request_release_call(core, request);
+    }
+}
+
+bool propose_own(void *data, const struct entry *entry)
 {
     struct core *core = data;
-    const char *what;
+    struct codec_level needed;
     if (!propose_is_open(core) || core->leadership.propose.own_in_flight >=
                                       core->options.limits.own_in_flight) {
         return false;
     }
-    CHECK(feature_allows(core, command, &what));
-    buffer_put_bytes(propose_begin(core), command);
-    propose_end(core, NULL);
+    bool is_readable = entry_check(entry, &needed);
+    CHECK(is_readable && feature_allows(core, needed.level));
+    propose_add(&core->leadership.propose, entry, NULL);
     core->leadership.propose.own_in_flight++;
     return true;
 }
 
-void propose_heard(struct core *core, uint64_t session)
+void propose_hearing(struct core *core, uint64_t session)
 {
     struct propose *propose = &core->leadership.propose;
     CHECK(propose_is_open(core));
@@ -171,15 +198,13 @@ static void add_heard(struct propose *propose)
             }
         }
     }
-    size_t start = propose->batch.size;
-    encode_heard(
-        &propose->batch,
-        &(struct heard_command){.sessions = sessions, .session_count = count});
+    struct heard_command heard = {.sessions = sessions, .session_count = count};
+    struct entry entry = entry_of_heard(&heard);
+    propose_add(propose, &entry, chain);
     free(sessions);
     propose->hearing_count -= count;
     memmove(propose->hearing, propose->hearing + count,
             propose->hearing_count * sizeof *propose->hearing);
-    propose_add_item(propose, start, chain);
     propose->heard_item = propose->item_count;
 }
 

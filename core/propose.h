@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The only module that proposes. It collects the commands of a turn into one
+/* The only module that proposes. It collects the entries of a turn into one
  * batch and records which request waits for which entry.
  *
- *     struct buffer *out = propose_begin(core);
- *     encode_...(out, ...);
- *     propose_end(core, request); */
+ *     propose_<name>(core, request, &(struct <name>_command){...});
+ *
+ * for each entry of lockfsm/entry.def. The entry is checked as a structure
+ * (rights, size, feature level) and encoded once, if nothing refuses it. */
 
 #ifndef HASP_CORE_PROPOSE_H
 #define HASP_CORE_PROPOSE_H
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "lockfsm/entry.h"
 
 struct core;
 struct request;
@@ -45,7 +47,6 @@ struct propose {
     struct bytes *commands; /* For the replica; as many as 'items'. */
     uint32_t item_count;
     uint32_t item_capacity;
-    size_t item_start;
     uint32_t own_in_flight;  /* This node's own entries. */
     struct expected *ring;   /* Indexed by log index. */
     uint64_t ring_size;      /* A power of two. */
@@ -67,15 +68,27 @@ uint32_t propose_in_flight_max(const struct core *core);
  * no transfer is in progress. */
 bool propose_is_open(const struct core *core);
 
-struct buffer *propose_begin(struct core *core);
-/* Ends an entry. Its result answers 'request'; NULL: an entry of this node. */
-void propose_end(struct core *core, struct request *request);
-/* Proposes an encoded command of this node; a timers_propose_fn. */
-bool propose_own(void *core, struct bytes command);
+/* Proposes the entry of a request, whose result answers it; signs the entry
+ * with the request's user. If the entry is refused, so is the request, or it
+ * waits until this leader is confirmed. What the entry points at is borrowed
+ * for the call. */
+void propose_entry(struct core *core, struct request *request,
+                   struct entry entry);
+#define ENTRY(number, NAME, name, ...)                                \
+    static inline void propose_##name(struct core *core,              \
+                                      struct request *request,        \
+                                      const struct name##_command *c) \
+    {                                                                 \
+        propose_entry(core, request, entry_of_##name(c));             \
+    }
+#include "lockfsm/entry.def"
+
+/* Proposes an entry of this node; a timers_propose_fn. */
+bool propose_own(void *core, const struct entry *entry);
 /* Adds 'session' to the next HEARD. 'request' is decided on again when all
  * HEARDs requested before it have been applied. At most one HEARD is in flight;
  * heartbeats that arrive meanwhile share the next one. */
-void propose_heard(struct core *core, uint64_t session);
+void propose_hearing(struct core *core, uint64_t session);
 void propose_after_heard(struct core *core, struct request *request);
 /* True if propose_submit() would submit something now. */
 bool propose_has_work(const struct core *core);

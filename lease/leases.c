@@ -175,7 +175,6 @@ void leases_clear(struct leases *leases)
 void leases_done(struct leases *leases)
 {
     leases_clear(leases);
-    buffer_done(&leases->command);
     free(leases->chosen);
     free(leases->marks_due);
     *leases = (struct leases){.by_id = NULL};
@@ -390,13 +389,11 @@ enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
     for (uint32_t i = 0; i < count; i++) {
         ids[i] = leases->chosen[i]->id;
     }
-    buffer_clear(&leases->command);
-    encode_expire(
-        &leases->command,
-        &(struct expire_command){.sessions = ids, .session_count = count});
-    free(ids);
+    struct expire_command expire = {.sessions = ids, .session_count = count};
+    struct entry entry = entry_of_expire(&expire);
     /* Rule 14: a session is doomed only if its EXPIRE was submitted. */
-    bool is_proposed = propose(data, buffer_bytes(&leases->command));
+    bool is_proposed = propose(data, &entry);
+    free(ids);
     for (uint32_t i = 0; i < count; i++) {
         session = leases->chosen[i];
         CHECK(session->deadline_ns <= now_ns);

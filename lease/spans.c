@@ -161,7 +161,6 @@ void spans_done(struct spans *spans)
 {
     spans_clear(spans);
     buffer_done(&spans->key);
-    buffer_done(&spans->command);
 }
 
 void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
@@ -353,47 +352,49 @@ bool spans_are_none(const struct spans *spans)
     return spans->by_key == NULL;
 }
 
-static void encode_over(struct buffer *out, const struct span *span)
+/* Proposes the entry that ends the span. It names the instance of what it ends,
+ * so that it cannot end a later wait or hold of the same lock. */
+static bool propose_over(const struct span *span, timers_propose_fn *propose,
+                         void *data)
 {
+    struct entry entry = {.op = OP_NONE};
+    struct wait_timeout_command wait = {.session = span->session,
+                                        .owner = span->owner,
+                                        .wait_index = span->number,
+                                        .asked_index = span->instance};
+    struct delay_over_command delay = {.name = span->lock,
+                                       .since_index = span->instance};
     struct hold_over_command hold = {.name = span->lock,
                                      .session = span->number,
                                      .owner = span->owner,
                                      .token = span->instance};
-    buffer_clear(out);
-    /* The command names the instance of what it ends, so that it cannot end a
-     * later wait or hold of the same lock. */
+    struct break_over_command brk = {.name = span->lock,
+                                     .session = span->number,
+                                     .owner = span->owner,
+                                     .since_index = span->instance};
+    struct blacklist_over_command listed = {.since_index = span->number};
+    struct quarantine_over_command quarantine = {.since_index = span->number};
     switch (span->kind) {
     case SPAN_WAIT:
-        encode_wait_timeout(
-            out, &(struct wait_timeout_command){.session = span->session,
-                                                .owner = span->owner,
-                                                .wait_index = span->number,
-                                                .asked_index = span->instance});
+        entry = entry_of_wait_timeout(&wait);
         break;
     case SPAN_DELAY:
-        encode_delay_over(
-            out, &(struct delay_over_command){.name = span->lock,
-                                              .since_index = span->instance});
+        entry = entry_of_delay_over(&delay);
         break;
     case SPAN_HOLD:
-        encode_hold_over(out, &hold);
+        entry = entry_of_hold_over(&hold);
         break;
     case SPAN_BREAK:
-        encode_break_over(
-            out, &(struct break_over_command){.name = span->lock,
-                                              .session = span->number,
-                                              .owner = span->owner,
-                                              .since_index = span->instance});
+        entry = entry_of_break_over(&brk);
         break;
     case SPAN_BLACKLISTING:
-        encode_blacklist_over(
-            out, &(struct blacklist_over_command){.since_index = span->number});
+        entry = entry_of_blacklist_over(&listed);
         break;
     case SPAN_QUARANTINE:
-        encode_quarantine_over(out, &(struct quarantine_over_command){
-                                        .since_index = span->number});
+        entry = entry_of_quarantine_over(&quarantine);
         break;
     }
+    return propose(data, &entry);
 }
 
 uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
@@ -404,8 +405,7 @@ uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
     while (count < command_max && spans_next(spans) <= now_ns) {
         struct span *span = LIST_ENTRY(heap_first(&spans->due), struct span,
                                        due);
-        encode_over(&spans->command, span);
-        if (!propose(data, buffer_bytes(&spans->command))) {
+        if (!propose_over(span, propose, data)) {
             *ret_taken = false;
             return count;
         }

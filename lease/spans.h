@@ -34,7 +34,6 @@ struct spans {
     struct span *by_key;
     struct pool pool; /* Allocates them. */
     struct buffer key;
-    struct buffer command;
 };
 
 /* Zeroed memory has no spans. */

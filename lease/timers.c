@@ -43,7 +43,6 @@ struct timers {
     uint64_t in_flight_ms; /* The most by which it can move the clock. */
     struct leases leases;
     struct spans spans;
-    struct buffer command;
 };
 
 struct timers *timers_new(void)
@@ -58,7 +57,6 @@ void timers_free(struct timers *timers)
     }
     leases_done(&timers->leases);
     spans_done(&timers->spans);
-    buffer_done(&timers->command);
     free(timers);
 }
 
@@ -286,9 +284,8 @@ static void propose_time(struct timers *timers, uint64_t now_ns,
         .marks = marks,
         .mark_count = count,
     };
-    buffer_clear(&timers->command);
-    encode_time(&timers->command, &time);
-    bool is_proposed = propose(data, buffer_bytes(&timers->command));
+    struct entry entry = entry_of_time(&time);
+    bool is_proposed = propose(data, &entry);
     leases_marks_proposed(&timers->leases, count, is_proposed);
     if (is_proposed) {
         /* A TIME counts at most one step. */

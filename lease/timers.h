@@ -118,9 +118,10 @@ uint64_t timers_break_left(struct timers *timers, const struct hold *hold,
 uint64_t timers_quarantine_left(struct timers *timers,
                                 const struct lockfsm *fsm, uint64_t now_ns);
 
-/* Receives a command to propose; true if it was submitted. */
-typedef bool timers_propose_fn(void *data, struct bytes command);
-/* Encodes the commands that are due at 'now_ns' and gives each to 'propose'.
+/* Receives an entry to propose; true if it was submitted. */
+struct entry;
+typedef bool timers_propose_fn(void *data, const struct entry *entry);
+/* Makes the entries that are due at 'now_ns' and gives each to 'propose'.
  * When one is refused, the rest is left for the next call. An EXPIRE has at
  * most 'session_max' sessions, and there are at most 'command_max' commands.
  * What was proposed is not proposed again until it has been applied or

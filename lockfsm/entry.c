@@ -95,11 +95,34 @@ void encode_user(struct buffer *out, uint64_t user)
     codec_put(out, about_message(), &(struct entry){.user = user});
 }
 
-void encode_trail(struct buffer *out, struct bytes from, struct bytes by,
-                  uint64_t wall_ms)
+/* An entry needs the level of its row even if no member in it needs one. */
+static void entry_raise_level(const struct entry *entry,
+                              struct codec_level *level)
 {
-    codec_put(out, about_message(),
-              &(struct entry){.from = from, .by = by, .wall_ms = wall_ms});
+    uint32_t least = FEATURE_LEVEL_FIRST;
+    const char *what = "";
+    if (entry->op != OP_NONE && entry_row(entry->op)->level > least) {
+        least = entry_row(entry->op)->level;
+        what = entry_row(entry->op)->what;
+    }
+    if (level->level < least) {
+        *level = (struct codec_level){least, what};
+    }
+}
+
+bool entry_check(const struct entry *entry, struct codec_level *ret_level)
+{
+    struct codec_level about;
+    CHECK(entry->op != OP_NONE);
+    if (!codec_check(entry_row(entry->op)->message(), entry->body, ret_level) ||
+        !codec_check(about_message(), entry, &about)) {
+        return false;
+    }
+    if (about.level > ret_level->level) {
+        *ret_level = about;
+    }
+    entry_raise_level(entry, ret_level);
+    return true;
 }
 
 static void *entry_take(void *arena, size_t size)
@@ -117,15 +140,7 @@ bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
     if (!codec_get(in, entry_message(), ret_entry, &memory, ret_level)) {
         return false;
     }
-    uint32_t level = FEATURE_LEVEL_FIRST;
-    const char *what = "";
-    if (ret_entry->op != OP_NONE && entry_row(ret_entry->op)->level > level) {
-        level = entry_row(ret_entry->op)->level;
-        what = entry_row(ret_entry->op)->what;
-    }
-    if (ret_level->level < level) {
-        *ret_level = (struct codec_level){level, what};
-    }
+    entry_raise_level(ret_entry, ret_level);
     return true;
 }
 

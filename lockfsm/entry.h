@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Commands: the structures of lockfsm/entry.def, encoded and decoded. A
- * proposer fills one in and calls its encode_<name>(), which appends it to
- * 'out' (clear it first for a command on its own). Applying decodes it into the
- * same structure.
+ * proposer fills one in; entry_of_<name>() makes an entry of it. The entry
+ * stays a structure until all checks are done, and is encoded once. Applying
+ * decodes it into the same structure.
  *
- * Nothing is checked here: the proposer checks sizes and limits, because it can
- * report what is wrong, and applying checks them again. */
+ * The proposer checks sizes and limits, because it can report what is wrong,
+ * and applying checks them again. */
 
 #ifndef HASP_LOCKFSM_ENTRY_H
 #define HASP_LOCKFSM_ENTRY_H
@@ -77,6 +77,10 @@ struct entry {
 };
 
 void entry_put(struct buffer *out, const struct entry *entry);
+/* False if no node could read the entry: a size, number or count in it exceeds
+ * the bound in entry.def. '*ret_level' is the feature level that it needs, as
+ * in entry_get(). */
+bool entry_check(const struct entry *entry, struct codec_level *ret_level);
 /* Bytes are borrowed from 'in', the rest is taken from 'arena'. False: the
  * bytes are not a command. '*ret_level' is the feature level needed to
  * understand it, at least FEATURE_LEVEL_FIRST; if it is above this version's,
@@ -84,19 +88,23 @@ void entry_put(struct buffer *out, const struct entry *entry);
 bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
                struct codec_level *ret_level);
 
-#define ENTRY(number, NAME, name, ...)                               \
-    static inline void encode_##name(struct buffer *out,             \
-                                     const struct name##_command *c) \
-    {                                                                \
-        entry_put(out, &(struct entry){.op = OP_##NAME, .name = c}); \
+/* entry_of_<name>() borrows the command; encode_<name>() appends the bytes of
+ * an entry without a user (clear 'out' first for an entry on its own). */
+#define ENTRY(number, NAME, name, ...)                                         \
+    static inline struct entry entry_of_##name(const struct name##_command *c) \
+    {                                                                          \
+        return (struct entry){.op = OP_##NAME, .name = c};                     \
+    }                                                                          \
+    static inline void encode_##name(struct buffer *out,                       \
+                                     const struct name##_command *c)           \
+    {                                                                          \
+        struct entry entry = entry_of_##name(c);                               \
+        entry_put(out, &entry);                                                \
     }
 #include "lockfsm/entry.def"
 
 /* Appends the user to an encoded command. */
 void encode_user(struct buffer *out, uint64_t user);
-/* Appends origin, author and time of the request to it. */
-void encode_trail(struct buffer *out, struct bytes from, struct bytes by,
-                  uint64_t wall_ms);
 
 /* The session and owner of a request; NULL if the entry has none. */
 const struct origin *entry_origin(const struct entry *entry);

@@ -12,17 +12,12 @@
  * To add an entry or a field after a release: add it to entry.def with its
  * level and the words in which it is refused, and raise FEATURE_LEVEL if the
  * level has been released. Nothing else has to ask for the level: the proposer
- * and apply look there. What is sent to another node has versions of its own
- * (net/frame.h). Records of the table (records.def) need none: what is only
- * written after an entry of a level is of that level. */
+ * (entry_check()) and apply look there. What is sent to another node has
+ * versions of its own (net/frame.h). Records of the table (records.def) need
+ * none: what is only written after an entry of a level is of that level. */
 
 #ifndef HASP_LOCKFSM_FEATURE_H
 #define HASP_LOCKFSM_FEATURE_H
-
-#include <stdint.h>
-
-#include "base/bytes.h"
-#include "base/codec.h"
 
 /* The level of a new cluster. */
 #define FEATURE_LEVEL_FIRST 1
@@ -33,16 +28,4 @@
 #else
 #define FEATURE_LEVEL FEATURE_LEVEL_FIRST
 #endif
-/* The level of entries and fields that this version does not know. */
-#define FEATURE_LEVEL_UNKNOWN CODEC_LEVEL_UNKNOWN
-
-struct lockfsm;
-
-/* The level that an encoded command needs: the highest one of the entry and of
- * all fields that are set in it. '*ret_what' names what needs it, for people;
- * static text. FEATURE_LEVEL_UNKNOWN if the bytes are not a command. The
- * command is decoded in memory of 'fsm'; the state does not change. */
-uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,
-                          const char **ret_what);
-
 #endif /* HASP_LOCKFSM_FEATURE_H */

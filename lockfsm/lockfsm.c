@@ -347,14 +347,3 @@ bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
     return found != NULL && found->numbers != NULL &&
            request_ids_has(found->numbers, req);
 }
-
-uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,
-                          const char **ret_what)
-{
-    struct entry decoded;
-    struct codec_level needed = {0, ""};
-    arena_reset(&fsm->decoded);
-    bool is_sound = entry_get(command, &fsm->decoded, &decoded, &needed);
-    *ret_what = needed.what;
-    return is_sound ? needed.level : FEATURE_LEVEL_UNKNOWN;
-}

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "core/authorize.h"
 #include "core/commands/listing.h"
+#include "core/propose.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -146,65 +147,58 @@ bool access_set_parse(struct call *call, struct resp_writer *writer)
 
 /* --- Changes -------------------------------------------------------------- */
 
-void user_set_encode(struct core *core, struct request *request,
-                     const struct call *call, struct buffer *out)
+void user_set_propose(struct core *core, struct request *request,
+                      const struct call *call)
 {
     struct role_name roles[USER_ROLE_COUNT_MAX];
-    (void)core;
-    (void)request;
     CHECK(call->name_count <= USER_ROLE_COUNT_MAX);
     for (uint32_t i = 0; i < call->name_count; i++) {
         roles[i].name = call->names[i];
     }
-    encode_user_set(out,
-                    &(struct user_set_command){.name = call->name,
-                                               .roles = roles,
-                                               .role_count = call->name_count,
-                                               .is_disabled = call->is_disabled,
-                                               .is_reused = call->is_reused,
-                                               .bounds = call->bound.of,
-                                               .bound_count = QUOTA_COUNT,
-                                               .if_changed = call->id});
+    propose_user_set(
+        core, request,
+        &(struct user_set_command){.name = call->name,
+                                   .roles = roles,
+                                   .role_count = call->name_count,
+                                   .is_disabled = call->is_disabled,
+                                   .is_reused = call->is_reused,
+                                   .bounds = call->bound.of,
+                                   .bound_count = QUOTA_COUNT,
+                                   .if_changed = call->id});
 }
 
-void secret_add_encode(struct core *core, struct request *request,
-                       const struct call *call, struct buffer *out)
+void secret_add_propose(struct core *core, struct request *request,
+                        const struct call *call)
 {
     struct secret_add_command add = {.name = call->name,
                                      .label = call_text(call, OPTION_NAME)};
-    (void)core;
-    (void)request;
     memcpy(add.hash, call->proof, sizeof add.hash);
-    encode_secret_add(out, &add);
+    propose_secret_add(core, request, &add);
 }
 
-void role_set_encode(struct core *core, struct request *request,
-                     const struct call *call, struct buffer *out)
+void role_set_propose(struct core *core, struct request *request,
+                      const struct call *call)
 {
     struct grant grants[GRANT_COUNT_MAX];
-    (void)core;
-    (void)request;
     CHECK(call->name_count <= GRANT_COUNT_MAX);
     for (uint32_t i = 0; i < call->name_count; i++) {
         const char *wrong = grant_parse(call->names[i], &grants[i]);
         CHECK(wrong == NULL); /* The grant was checked on receipt. */
     }
-    encode_role_set(out,
-                    &(struct role_set_command){.name = call->name,
-                                               .grants = grants,
-                                               .grant_count = call->name_count,
-                                               .if_changed = call->id});
+    propose_role_set(core, request,
+                     &(struct role_set_command){.name = call->name,
+                                                .grants = grants,
+                                                .grant_count = call->name_count,
+                                                .if_changed = call->id});
 }
 
-void cert_revoke_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
+void cert_revoke_propose(struct core *core, struct request *request,
+                         const struct call *call)
 {
     struct cert_revoke_command revoke = {
         .subject = call_text(call, OPTION_NAME)};
-    (void)core;
-    (void)request;
     memcpy(revoke.fingerprint, call->proof, sizeof revoke.fingerprint);
-    encode_cert_revoke(out, &revoke);
+    propose_cert_revoke(core, request, &revoke);
 }
 
 /* --- Reading -------------------------------------------------------------- */

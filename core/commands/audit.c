@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/commands/listing.h"
+#include "core/propose.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -105,13 +106,14 @@ void audit_denied_run(struct core *core, struct request *request)
 }
 
 /* The act names the node whose local socket was used. */
-void audit_login_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
+void audit_login_propose(struct core *core, struct request *request,
+                         const struct call *call)
 {
     (void)call;
-    encode_act(out, &(struct act_command){
-                        .kind = ACT_LOGIN,
-                        .member = request->peer != 0 ? request->peer
-                                                     : core->options.id,
-                        .wall_ms = core->port.wall_ms(core->port.data)});
+    propose_act(
+        core, request,
+        &(struct act_command){.kind = ACT_LOGIN,
+                              .member = request->peer != 0 ? request->peer
+                                                           : core->options.id,
+                              .wall_ms = core->port.wall_ms(core->port.data)});
 }

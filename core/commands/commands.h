@@ -33,7 +33,7 @@ const struct command *command_at(uint32_t place);
 #define PARSES(f) command_parse_fn f;
 #define RUNS(f) command_run_fn f;
 #define READS(f) command_read_fn f;
-#define ENCODES(f) command_encode_fn f;
+#define PROPOSES(f) command_propose_fn f;
 #define MAKES(entry, ...)
 #define REPLIES(f) command_reply_fn f;
 #include "core/commands/table.def"

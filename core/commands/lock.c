@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "core/commands/commands.h"
+#include "core/propose.h"
 
 static struct bytes no_bytes = {NULL, 0};
 
@@ -36,8 +37,8 @@ bool lock_acquire_check(struct call *call, struct resp_writer *writer)
     return check_push(call, writer);
 }
 
-void lock_acquire_encode(struct core *core, struct request *request,
-                         const struct call *call, struct buffer *out)
+void lock_acquire_propose(struct core *core, struct request *request,
+                          const struct call *call)
 {
     struct acquire_command acquire = {
         .origin = call_origin(request, call),
@@ -52,14 +53,13 @@ void lock_acquire_encode(struct core *core, struct request *request,
         .delay_ms = call_number(call, OPTION_DELAY, 0),
         .hold_ms = call_number(call, OPTION_HOLD, 0),
     };
-    (void)core;
     CHECK(call->name_count > 0);
     read_wait(call, &acquire.is_waiting, &acquire.wait_ms);
-    encode_acquire(out, &acquire);
+    propose_acquire(core, request, &acquire);
 }
 
-void lock_release_encode(struct core *core, struct request *request,
-                         const struct call *call, struct buffer *out)
+void lock_release_propose(struct core *core, struct request *request,
+                          const struct call *call)
 {
     struct release_command release = {
         .origin = call_origin(request, call),
@@ -67,7 +67,6 @@ void lock_release_encode(struct core *core, struct request *request,
         .name_count = call->name_count,
         .is_counting = call->command->reply_kind == REPLY_RELEASED,
     };
-    (void)core;
     CHECK(call->name_count > 0);
     if (call_has(call, OPTION_TOKENS)) {
         release.tokens = call->tokens;
@@ -76,7 +75,7 @@ void lock_release_encode(struct core *core, struct request *request,
         release.tokens = &call->number[OPTION_TOKEN];
         release.token_count = 1;
     }
-    encode_release(out, &release);
+    propose_release(core, request, &release);
 }
 
 bool lock_release_if_check(struct call *call, struct resp_writer *writer)
@@ -92,8 +91,8 @@ bool lock_release_if_check(struct call *call, struct resp_writer *writer)
 
 /* OWNER and SESSION name the hold that is released, not the client that asks.
  */
-void lock_release_if_encode(struct core *core, struct request *request,
-                            const struct call *call, struct buffer *out)
+void lock_release_if_propose(struct core *core, struct request *request,
+                             const struct call *call)
 {
     struct release_if_command release = {
         .origin = call_origin(request, call),
@@ -102,10 +101,9 @@ void lock_release_if_encode(struct core *core, struct request *request,
         .owner = call_text(call, OPTION_OWNER),
         .token = call_number(call, OPTION_TOKEN, 0),
     };
-    (void)core;
     CHECK(release.owner.size > 0 || release.token != 0);
     release.origin.owner = no_bytes;
-    encode_release_if(out, &release);
+    propose_release_if(core, request, &release);
 }
 
 bool lock_convert_check(struct call *call, struct resp_writer *writer)
@@ -116,8 +114,8 @@ bool lock_convert_check(struct call *call, struct resp_writer *writer)
     return check_push(call, writer);
 }
 
-void lock_convert_encode(struct core *core, struct request *request,
-                         const struct call *call, struct buffer *out)
+void lock_convert_propose(struct core *core, struct request *request,
+                          const struct call *call)
 {
     struct convert_command convert = {
         .origin = call_origin(request, call),
@@ -125,10 +123,9 @@ void lock_convert_encode(struct core *core, struct request *request,
         .to = call_has(call, OPTION_SHARED) ? LOCK_SHARED : LOCK_EXCLUSIVE,
         .token = call_number(call, OPTION_TOKEN, 0),
     };
-    (void)core;
     CHECK(!call_has(call, OPTION_SHARED) || !call_has(call, OPTION_EXCLUSIVE));
     read_wait(call, &convert.is_waiting, &convert.wait_ms);
-    encode_convert(out, &convert);
+    propose_convert(core, request, &convert);
 }
 
 bool lock_break_check(struct call *call, struct resp_writer *writer)

@@ -9,6 +9,7 @@
 #include "core/authorize.h"
 #include "core/commands/commands.h"
 #include "core/commands/listing.h"
+#include "core/propose.h"
 #include "core/request.h"
 #include "core/session/attach.h"
 #include "core/session/lease.h"
@@ -49,8 +50,8 @@ bool session_open_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-void session_open_encode(struct core *core, struct request *request,
-                         const struct call *call, struct buffer *out)
+void session_open_propose(struct core *core, struct request *request,
+                          const struct call *call)
 {
     uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
     uint64_t otherwise = u64_min(TTL_DEFAULT_MS, max);
@@ -82,7 +83,7 @@ void session_open_encode(struct core *core, struct request *request,
         hex_put(request->secret, bytes_of(secret, sizeof secret));
         CHECK(call_secret(bytes_of_text(request->secret), open.proof));
     }
-    encode_open(out, &open);
+    propose_open(core, request, &open);
 }
 
 void session_open_reply(struct core *core, struct request *request,
@@ -218,12 +219,10 @@ bool session_died_parse(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-void session_died_encode(struct core *core, struct request *request,
-                         const struct call *call, struct buffer *out)
+void session_died_propose(struct core *core, struct request *request,
+                          const struct call *call)
 {
     struct testimony testimonies[TESTIMONY_COUNT_MAX];
-    (void)core;
-    (void)request;
     CHECK(call->pair_count <= TESTIMONY_COUNT_MAX);
     /* The log gets only the hash: a word that is wrong for this session may be
      * that of another one, which lives. */
@@ -234,9 +233,9 @@ void session_died_encode(struct core *core, struct request *request,
                          call_secret(call->argument[2 + 2 * i], one->will);
         CHECK(is_parsed); /* session_died_parse() has checked both. */
     }
-    encode_died(out,
-                &(struct died_command){.testimonies = testimonies,
-                                       .testimony_count = call->pair_count});
+    propose_died(core, request,
+                 &(struct died_command){.testimonies = testimonies,
+                                        .testimony_count = call->pair_count});
 }
 
 static void session_put_session(struct core *core,

@@ -5,6 +5,7 @@
 #include "core/commands/table.h"
 
 #include "core/commands/commands.h"
+#include "core/propose.h"
 #include "core/redis/keys.h"
 
 /* --- Macros for the rows -------------------------------------------------- */
@@ -47,16 +48,14 @@
 #define PARSES(f)
 #define RUNS(f)
 #define READS(f)
-#define ENCODES(f)
+#define PROPOSES(f)
 #define REPLIES(f)
 #define MAKES(entry, ...) \
     static void make_##entry(struct core *core, struct request *request, \
-                             const struct call *call, struct buffer *out) \
+                             const struct call *call) \
     { \
         struct entry##_command command = {__VA_ARGS__}; \
-        (void)core; \
-        (void)request; \
-        encode_##entry(out, &command); \
+        propose_##entry(core, request, &command); \
     }
 #include "core/commands/table.def"
 
@@ -68,8 +67,8 @@ static const struct command table[] = {
 #define PARSES(f) .parse = f,
 #define RUNS(f) .run = f,
 #define READS(f) .read = f,
-#define ENCODES(f) .encode = f,
-#define MAKES(entry, ...) .encode = make_##entry,
+#define PROPOSES(f) .propose = f,
+#define MAKES(entry, ...) .propose = make_##entry,
 #define REPLIES(f) .reply = f, .reply_kind = REPLY_OWN,
 #include "core/commands/table.def"
 };

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "core/command.h"
+#include "core/propose.h"
 #include "core/state.h"
 #include "lockfsm/feature.h"
 
@@ -80,12 +81,9 @@ static bool feature_is_behind(const struct core *core)
     return lockfsm_feature_level(core->fsm) < FEATURE_LEVEL;
 }
 
-bool feature_allows(struct core *core, struct bytes command,
-                    const char **ret_what)
+bool feature_allows(const struct core *core, uint32_t level)
 {
-    return !feature_is_behind(core) ||
-           lockfsm_level_of(core->fsm, command, ret_what) <=
-               lockfsm_feature_level(core->fsm);
+    return level <= lockfsm_feature_level(core->fsm);
 }
 
 void feature_refuse(struct core *core, struct request *request,
@@ -109,9 +107,8 @@ void raft_finalize_run(struct core *core, struct request *request)
         request_refuse(core, request, WORD_BUSY,
                        "a change of the members is in progress");
     } else if (level != 0) {
-        encode_set_feature(propose_begin(core),
-                           &(struct set_feature_command){.level = level});
-        propose_end(core, request);
+        propose_set_feature(core, request,
+                            &(struct set_feature_command){.level = level});
     } else if (why[0] == '\0') {
         /* The command was repeated, or all nodes already have the level. */
         request_answer_integer(core, request, lockfsm_feature_level(core->fsm));
@@ -132,13 +129,10 @@ void feature_turn(struct core *core)
         return;
     }
     if (core->options.finalizes_itself) {
-        struct buffer entry = {0};
-        encode_set_feature(&entry,
-                           &(struct set_feature_command){.level = level});
+        struct set_feature_command set = {.level = level};
+        struct entry entry = entry_of_set_feature(&set);
         /* If the entry was not accepted, the next turn tries again. */
-        core->leadership.must_compare_levels = !propose_own(
-            core, buffer_bytes(&entry));
-        buffer_done(&entry);
+        core->leadership.must_compare_levels = !propose_own(core, &entry);
     } else if (level > core->run.logged.level) {
         core->run.logged.level = level;
         LOG_INFO("upgrade can be finalized",
@@ -150,16 +144,14 @@ void feature_turn(struct core *core)
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 /* The argument "entry" means the entry without a level. */
-void raft_trial_encode(struct core *core, struct request *request,
-                       const struct call *call, struct buffer *out)
+void raft_trial_propose(struct core *core, struct request *request,
+                        const struct call *call)
 {
-    (void)core;
-    (void)request;
     if (bytes_equal(call->name, BYTES_LITERAL("entry"))) {
-        encode_trial(out, &(struct trial_command){.step = 1});
+        propose_trial(core, request, &(struct trial_command){.step = 1});
     } else {
         struct please_command please = {.name = call->name, .trial = 1};
-        encode_please(out, &please);
+        propose_please(core, request, &please);
     }
 }
 #endif

@@ -28,10 +28,8 @@ uint32_t feature_of_member(const struct core *core, uint64_t id);
  * this node has heard, or FEATURE_LEVEL_FIRST if one is missing. */
 uint32_t feature_of_founders(const struct core *core);
 
-/* True if the cluster's level allows the encoded command; otherwise '*ret_what'
- * names what it does not allow (static text). */
-bool feature_allows(struct core *core, struct bytes command,
-                    const char **ret_what);
+/* True if the cluster may log an entry that needs this level. */
+bool feature_allows(const struct core *core, uint32_t level);
 /* Refuses a request that needs a higher level. */
 void feature_refuse(struct core *core, struct request *request,
                     const char *what);
@@ -42,7 +40,7 @@ void feature_turn(struct core *core);
 /* Handlers of commands (core/command.h). */
 command_run_fn raft_finalize_run;
 #ifdef HASP_FEATURE_LEVEL_EXTRA
-command_encode_fn raft_trial_encode;
+command_propose_fn raft_trial_propose;
 #endif
 
 #endif /* HASP_CORE_MEMBERS_FEATURE_H */

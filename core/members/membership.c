@@ -61,9 +61,10 @@ static void membership_change_begin(struct core *core, struct request *request,
     membership_enter(change, CHANGE_BEGUN);
     request_leave(core, request);
     request->state = REQUEST_CHANGING;
+    struct entry asker = {.op = OP_NONE};
+    audit_log_sign(core, request, &asker);
     buffer_clear(&change->asker);
-    encode_user(&change->asker, request->user);
-    audit_log_append(core, request, &change->asker);
+    entry_put(&change->asker, &asker);
     change->request = request;
     change->index = 0;
     change->member = id;

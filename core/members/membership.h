@@ -69,7 +69,7 @@ enum change_state {
 struct change {
     enum change_state state;
     struct request *request; /* NULL: none. */
-    struct buffer asker;     /* The requester, see audit_log_append(). */
+    struct buffer asker;     /* The requester, for audit_log_act(). */
     uint64_t member;
     char address[MEMBER_ADDRESS_SIZE]; /* ADD, UPDATE: the announced one. */
     uint64_t incarnation; /* ADD: its directory; 0: ask the node. */

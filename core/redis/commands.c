@@ -497,8 +497,7 @@ static void commands_propose(struct core *core, struct request *request,
     commands_put_answer(&writer, finding);
     request->answer_is_error = is_error(&finding->answer);
     commands_renew(core, request, &finding->keys);
-    encode_redis(propose_begin(core), &redis);
-    propose_end(core, request);
+    propose_redis(core, request, &redis);
 }
 
 /* Logs that a script was refused or failed, once for each text. */
@@ -651,7 +650,7 @@ static bool is_doomed(struct core *core, const struct request *request)
 void redis_reply(struct core *core, struct request *request,
                  const struct result *result)
 {
-    /* propose_end() does not release the call of such a command. */
+    /* propose_entry() does not release the call of such a command. */
     CHECK(request->call != NULL);
     request->outcome.has_changed = result->count > 0 &&
                                    !request->answer_is_error;

@@ -76,7 +76,7 @@ void session_keep_run(struct core *core, struct request *request)
             continue;
         }
         if (is_open && timers_needs_heard(core->timers, beat.id)) {
-            propose_heard(core, beat.id);
+            propose_hearing(core, beat.id);
             needs_heard = true;
         }
     }
@@ -113,7 +113,7 @@ static bool wait_on(struct core *core, struct request *request,
         if (timers_needs_heard(core->timers, beat.id)) {
             needs_heard = true;
             if (propose_is_open(core)) {
-                propose_heard(core, beat.id);
+                propose_hearing(core, beat.id);
             }
         }
     }

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/command.h"
+#include "core/propose.h"
 #include "core/state.h"
 
 #define LOG_NS (60 * NS_PER_S)
@@ -63,12 +64,12 @@ bool quarantine_end_check(struct call *call, struct resp_writer *writer)
                      "restore can still trust a lease");
 }
 
-void quarantine_end_encode(struct core *core, struct request *request,
-                           const struct call *call, struct buffer *out)
+void quarantine_end_propose(struct core *core, struct request *request,
+                            const struct call *call)
 {
-    (void)request;
-    encode_quarantine_over(
-        out, &(struct quarantine_over_command){
-                 .since_index = lockfsm_quarantine(core->fsm, NULL),
-                 .reason = call_text(call, OPTION_REASON)});
+    propose_quarantine_over(
+        core, request,
+        &(struct quarantine_over_command){
+            .since_index = lockfsm_quarantine(core->fsm, NULL),
+            .reason = call_text(call, OPTION_REASON)});
 }

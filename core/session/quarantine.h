@@ -20,6 +20,6 @@ uint64_t quarantine_next(const struct core *core);
 
 /* Handlers of commands (core/command.h). */
 command_parse_fn quarantine_end_check;
-command_encode_fn quarantine_end_encode;
+command_propose_fn quarantine_end_propose;
 
 #endif /* HASP_CORE_SESSION_QUARANTINE_H */

@@ -14,11 +14,8 @@ void sweep_turn(struct core *core)
         !lockfsm_has_left_over(core->fsm, &sweep.places)) {
         return;
     }
-    struct buffer command = {0};
-    encode_sweep(&command, &sweep);
-    core->leadership.sweep.is_under_way = propose_own(core,
-                                                      buffer_bytes(&command));
-    buffer_done(&command);
+    struct entry entry = entry_of_sweep(&sweep);
+    core->leadership.sweep.is_under_way = propose_own(core, &entry);
 }
 
 /* An entry proposed by an earlier leader may be applied after this leader has

@@ -379,17 +379,12 @@ bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
     return true;
 }
 
-bool lockfsm_refuses(struct lockfsm *fsm, struct bytes command,
+bool lockfsm_refuses(struct lockfsm *fsm, const struct entry *entry,
                      struct result *ret_result)
 {
-    struct entry decoded;
-    struct codec_level level;
-    arena_reset(&fsm->decoded);
-    bool is_sound = entry_get(command, &fsm->decoded, &decoded, &level);
     *ret_result = (struct result){.code = RESULT_OK};
-    return is_sound && decoded.op != OP_NONE &&
-           (access_hides_session(fsm, &decoded, ret_result) ||
-            access_refuses(fsm, &decoded, ret_result));
+    return access_hides_session(fsm, entry, ret_result) ||
+           access_refuses(fsm, entry, ret_result);
 }
 
 /* --- Withdrawal ----------------------------------------------------------- */

@@ -67,6 +67,8 @@ struct permission {
     const struct grant *grant;
 };
 
+struct entry;
+
 /* --- Reading the state -----------------------------------------------------
  */
 
@@ -109,9 +111,9 @@ struct treap *lockfsm_revocation_order(struct lockfsm *fsm);
 bool lockfsm_may(const struct lockfsm *fsm, const struct user *user,
                  enum verb verb, struct bytes name, enum extent extent,
                  struct permission *ret_permission);
-/* True if applying 'command' now would refuse it, with the refusal, borrowed
+/* True if applying 'entry' now would refuse it, with the refusal, borrowed
  * until the next call. */
-bool lockfsm_refuses(struct lockfsm *fsm, struct bytes command,
+bool lockfsm_refuses(struct lockfsm *fsm, const struct entry *entry,
                      struct result *ret_result);
 /* The text of a refusal by lockfsm_may(); borrowed until the next call. */
 struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,

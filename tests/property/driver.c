@@ -609,10 +609,33 @@ static void check_refusal(bool is_numbered, enum result_code foretold,
     }
 }
 
+/* Checks the entry as the leader does before it proposes; returns what it
+ * predicts. The structure must say what the bytes say. */
+static enum result_code foretell(struct bytes encoded)
+{
+    struct arena arena = {0};
+    struct entry entry;
+    struct codec_level level, needed;
+    struct result refusal;
+    struct buffer again = {0};
+    if (!entry_get(encoded, &arena, &entry, &level) ||
+        !entry_check(&entry, &needed)) {
+        wrong("the entry cannot be read");
+    }
+    entry_put(&again, &entry);
+    if (needed.level != level.level || needed.what != level.what ||
+        !bytes_equal(buffer_bytes(&again), encoded)) {
+        wrong("the entry's structure and its bytes differ");
+    }
+    (void)lockfsm_refuses(fsm, &entry, &refusal);
+    buffer_done(&again);
+    arena_done(&arena);
+    return refusal.code;
+}
+
 static void apply(uint64_t index)
 {
     uint64_t user = user_of_operation();
-    struct result refusal;
     printf("@%" PRIu64 "\n", index);
     if (strcmp(word_text(1), "skip") == 0) {
         lockfsm_skip(fsm, index, 1);
@@ -633,8 +656,7 @@ static void apply(uint64_t index)
     }
     buffer_clear(&command);
     bool is_numbered = operation_write(&command, word_text(1), user);
-    (void)lockfsm_refuses(fsm, buffer_bytes(&command), &refusal);
-    enum result_code foretold = refusal.code;
+    enum result_code foretold = foretell(buffer_bytes(&command));
     if (lockfsm_apply(fsm, index, 1, buffer_bytes(&command), &effects) != 0) {
         wrong("cannot be applied");
     }

@@ -63,7 +63,7 @@ static void run_act(void)
                                           .member = word_number(3),
                                           .address = word_bytes(6),
                                           .wall_ms = word_number(4)});
-    encode_trail(out, word_bytes(6), word_bytes(5), 0);
+    entry_put(out, &(struct entry){.from = word_bytes(6), .by = word_bytes(5)});
 }
 
 static void run_feature(void)

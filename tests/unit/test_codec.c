@@ -245,6 +245,50 @@ static void levels_are_those_of_what_is_set(void **state)
     assert_true(world->level.level == CODEC_LEVEL_UNKNOWN);
 }
 
+/* A structure that reading would refuse is found before it is written, with the
+ * level that reading would return. */
+static void a_check_says_what_reading_will_say(void **state)
+{
+    struct world *world = *state;
+    uint64_t ranges[] = {1, 2, 3, 4, 5, 6};
+    struct bytes names[4] = {{NULL, 0}};
+    struct inner parts[] = {{.number = 1}, {.number = 2}, {.number = 3}};
+    uint8_t text[301] = {0};
+    for (int i = 0; i < 14; i++) {
+        struct outer outer = {0};
+        struct codec_level level;
+        list_init(&outer.list);
+        for (int p = 0; i >= 11 && p < i - 10; p++) {
+            parts[p].number = i == 12 ? 0 : 1;
+            list_push_back(&outer.list, &parts[p].in_outer);
+            outer.list_count++;
+        }
+        outer.small = i == 1 ? 8 : 7;
+        outer.big = i == 2 ? 1 : 0;
+        outer.text = bytes_of(text, i == 3 ? 301 : i == 4 ? 300 : 0);
+        outer.numbers = ranges;
+        outer.number_count = i == 5 ? 6 : 0;
+        outer.ranges = ranges;
+        outer.range_count = i == 6 ? 3 : i == 7 ? 2 : 0;
+        outer.names = names;
+        outer.name_count = i == 8 ? 4 : i == 9 ? 3 : 0;
+        outer.parts = parts;
+        outer.part_count = i == 10 ? 3 : 0;
+        buffer_clear(&world->out);
+        codec_put(&world->out, outer_message(), &outer);
+        bool is_within = codec_check(outer_message(), &outer, &level);
+        assert_int_equal(is_within,
+                         i != 1 && i != 3 && i != 6 && i != 8 && i != 13);
+        assert_int_equal(get(world, buffer_bytes(&world->out)), is_within);
+        if (is_within) {
+            assert_int_equal(level.level, world->level.level);
+            assert_string_equal(level.what, world->level.what);
+        }
+        assert_int_equal(level.level, i == 2 ? 3 : 0);
+        forget(world);
+    }
+}
+
 static void damage_is_refused(void **state)
 {
     struct world *world = *state;
@@ -290,6 +334,7 @@ int main(void)
         TEST(nothing_is_left_out_but_zeros),
         TEST(what_may_vary_is_no_part_of_the_identity),
         TEST(levels_are_those_of_what_is_set),
+        TEST(a_check_says_what_reading_will_say),
         TEST(damage_is_refused),
         TEST(bounds_are_looked_at_before_memory_is_taken),
     };

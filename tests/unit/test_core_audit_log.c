@@ -97,7 +97,7 @@ static void no_administration_is_forgotten(void **state)
     for (uint32_t place = 0; place < commands_count(); place++) {
         const struct command *c = command_at(place);
         bool is_change = (c->flags & COMMAND_ADMIN) != 0 &&
-                         (c->flags & COMMAND_CHANGE) != 0 && c->encode != NULL;
+                         (c->flags & COMMAND_CHANGE) != 0 && c->propose != NULL;
         if (is_change && (c->flags & COMMAND_TRAIL) == 0) {
             fail_msg("%s leaves no trail", c->name);
         }

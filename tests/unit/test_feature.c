@@ -282,11 +282,17 @@ static void put_trial(struct world *world, bool is_field)
 
 static void expect_level(struct world *world, uint32_t level, const char *named)
 {
-    const char *what;
-    assert_int_equal(
-        lockfsm_level_of(world->fsm, buffer_bytes(&world->command), &what),
-        level);
-    assert_string_equal(what, named);
+    struct arena arena = {0};
+    struct entry entry;
+    struct codec_level read, checked;
+    assert_true(
+        entry_get(buffer_bytes(&world->command), &arena, &entry, &read));
+    assert_int_equal(read.level, level);
+    assert_string_equal(read.what, named);
+    assert_true(entry_check(&entry, &checked));
+    assert_int_equal(checked.level, level);
+    assert_string_equal(checked.what, named);
+    arena_done(&arena);
 }
 
 static void what_the_level_forbids_is_refused(void **state)

@@ -852,8 +852,10 @@ static void run_line(struct script *script, char *line)
                                                 : USER_ANYONE));
             }
             if (option(script, "from") != NULL) {
-                encode_trail(&script->command, text_of(script, "from"),
-                             text_of(script, "by"), number(script, "wall"));
+                entry_put(&script->command,
+                          &(struct entry){.from = text_of(script, "from"),
+                                          .by = text_of(script, "by"),
+                                          .wall_ms = number(script, "wall")});
             }
             apply(script);
         }

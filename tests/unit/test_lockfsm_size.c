@@ -329,8 +329,10 @@ static void the_newest_acts_are_kept(void **state)
             &world->command,
             &(struct set_limit_command){.key = LIMIT_BLACKLIST, .value = i});
         encode_user(&world->command, USER_LOCAL);
-        encode_trail(&world->command, BYTES_LITERAL("10.0.0.1:5"),
-                     BYTES_LITERAL("root"), i);
+        entry_put(&world->command,
+                  &(struct entry){.from = BYTES_LITERAL("10.0.0.1:5"),
+                                  .by = BYTES_LITERAL("root"),
+                                  .wall_ms = i});
         effects_clear(&world->effects);
         assert_int_equal(lockfsm_apply(world->fsm, ++world->index, 1,
                                        buffer_bytes(&world->command),

@@ -673,9 +673,9 @@ static void deadlines_agree_with_a_naive_model(void **state)
 
 #define MANY 100000
 
-static bool count_proposed(void *data, struct bytes command)
+static bool count_proposed(void *data, const struct entry *entry)
 {
-    (void)command;
+    (void)entry;
     ++*(int *)data;
     return true;
 }

@@ -146,13 +146,8 @@ void downgrade(struct world *w, uint64_t session, const char *lock)
     assert_int_equal(apply_command(w).code, RESULT_OK);
 }
 
-static inline void describe(struct world *w, struct bytes command)
+static inline void describe(struct world *w, const struct entry *c)
 {
-    struct arena arena = {0};
-    struct codec_level level;
-    struct entry entry;
-    const struct entry *c = &entry;
-    assert_true(entry_get(command, &arena, &entry, &level));
     switch (c->op) {
     case OP_EXPIRE:
         buffer_put_text(&w->text, "expire");
@@ -165,7 +160,6 @@ static inline void describe(struct world *w, struct bytes command)
         w->time_count++;
         w->elapsed_ms = c->time->elapsed_ms;
         if (c->time->mark_count == 0) {
-            arena_done(&arena);
             return;
         }
         buffer_put_text(&w->text, "mark");
@@ -208,18 +202,17 @@ static inline void describe(struct world *w, struct bytes command)
         break;
     }
     buffer_put_text(&w->text, "\n");
-    arena_done(&arena);
 }
 
-static inline bool propose(void *data, struct bytes command)
+static inline bool propose(void *data, const struct entry *entry)
 {
     struct world *w = data;
     if (w->is_refusing) {
         return false;
     }
     assert_true(w->proposed_count < PROPOSED_MAX);
-    buffer_put_bytes(&w->proposed[w->proposed_count++], command);
-    describe(w, command);
+    entry_put(&w->proposed[w->proposed_count++], entry);
+    describe(w, entry);
     return true;
 }
 

@@ -587,10 +587,10 @@ static void fill_reign(struct bench *bench)
     begin_again(bench);
 }
 
-static bool take_nothing(void *data, struct bytes command)
+static bool take_nothing(void *data, const struct entry *entry)
 {
     (void)data;
-    (void)command;
+    (void)entry;
     return true;
 }
 
