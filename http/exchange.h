@@ -27,7 +27,7 @@ struct exchange {
     struct list in_dirty;
     struct list in_waiting; /* Polls or streams. */
     struct fields fields;
-    /* What is parsed after AUTH, if 'awaits_auth'. */
+    /* Parsed after AUTH, if 'awaits_auth'. */
     struct match match;
     struct bytes query;
     struct words step[EXCHANGE_STEP_MAX];
@@ -61,7 +61,7 @@ struct door {
     bool (*begin)(struct exchange *exchange, struct problem *problem);
     /* Takes a reply to one of its steps, and answers or has another step. */
     void (*reply)(struct exchange *exchange, const struct resp_reply *reply);
-    /* Fills the answer to a refusal, whose status and body are the door's.
+    /* Fills the answer to a refusal with the status and body of this door.
      * NULL: a problem document. */
     void (*refuse)(const struct problem *problem, struct http_reply *reply);
     /* begin() rejects requests that a page of another origin could make, so

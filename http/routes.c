@@ -391,7 +391,7 @@ const struct route routes[] = {
      "Lets a machine of a fleet reboot (FleetLock)."},
     {"POST", "/v1/steady-state", ROUTE_FLEETLOCK_DROP, NULL, NULL, no_fields,
      MEMBER("ok", "yes"), ROUTE_OWN_BODY,
-     "Tells that a machine of a fleet has rebooted (FleetLock)."},
+     "Reports that a machine of a fleet has rebooted (FleetLock)."},
 
     {"POST", "/v1/fence/admit", ROUTE_COMMAND, "FENCE.ADMIT", NULL,
      admit_fields, MEMBER("admitted", "integer"), 0,
