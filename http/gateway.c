@@ -558,7 +558,8 @@ static bool streams_are_full(const struct exchange *exchange,
         return false;
     }
     problem_set(problem, 503, "BUSY", NULL,
-                "this node has %d streams, and takes no more",
+                "this node has %d streams, its maximum: close one, or use "
+                "another node",
                 STREAM_COUNT_MAX);
     return true;
 }
