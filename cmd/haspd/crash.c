@@ -39,6 +39,13 @@ static uintptr_t program_begin; /* Where the program is loaded. */
 static uintptr_t program_end;
 static uint8_t build_id[BUILD_ID_SIZE_MAX];
 static size_t build_id_size;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED true
+#else
+#define IS_SANITIZED false
+#endif
+
 static char stack[STACK_SIZE];
 static volatile sig_atomic_t is_reporting;
 
@@ -267,13 +274,13 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *data)
 
 void crash_handle(uint64_t node_id)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    (void)node_id; /* Sanitizers have handlers of their own. */
-#else
     void *frame;
     stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction action = {.sa_sigaction = crash_on_signal,
                                .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    if (IS_SANITIZED) {
+        return; /* Sanitizers have handlers of their own. */
+    }
     crash_node_id = node_id;
     (void)dl_iterate_phdr(look_at_object, NULL);
     /* Loads the library of backtrace(), which the handler must not do. */
@@ -286,7 +293,6 @@ void crash_handle(uint64_t node_id)
             sigaction(fatal_signals[i].number, &action, NULL);
         }
     }
-#endif
 }
 
 void crash_set_node(struct hasp_node *node)
