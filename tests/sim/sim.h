@@ -101,6 +101,7 @@ struct sim_stats {
     uint64_t events;       /* Events sent to watchers. */
     uint64_t gaps;         /* Gaps sent to watchers. */
     uint64_t listings;     /* Complete listings. */
+    uint64_t died;         /* Sessions that the witness has ended. */
     uint64_t crowds;       /* Sessions of a crowd. */
     uint64_t drawn;        /* Drawn requests that were answered. */
     uint64_t durables;     /* Sessions without end. */

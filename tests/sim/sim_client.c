@@ -139,6 +139,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_redis_init(&client->redis, client);
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
+    sim_witness_init(&client->witness, client);
     sim_saver_init(&client->saver, client);
     sim_replacer_init(&client->replacer, client);
     sim_crowd_init(&client->crowd, client);
@@ -166,6 +167,7 @@ static void die(struct sim_client *client)
     sim_redis_done(&client->redis);
     sim_watcher_done(&client->watcher);
     sim_lister_done(&client->lister);
+    sim_witness_done(&client->witness);
     sim_saver_done(&client->saver);
     sim_replacer_done(&client->replacer);
     sim_crowd_done(&client->crowd);
@@ -196,6 +198,7 @@ void sim_client_start(struct sim_client *client)
     if (client->host.is_running) {
         return;
     }
+    client->process++;
     client->host.is_running = true;
     client->host.is_os_up = true;
     client->host.is_paused = false;
@@ -225,6 +228,7 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
     sim_redis_init(&client->redis, client);
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
+    sim_witness_init(&client->witness, client);
     sim_saver_init(&client->saver, client);
     sim_replacer_init(&client->replacer, client);
     sim_crowd_init(&client->crowd, client);
@@ -263,6 +267,7 @@ void sim_client_reconnect(struct sim_client *client)
     sim_channel_close(&client->redis.channel);
     sim_channel_close(&client->watcher.channel);
     sim_channel_close(&client->lister.channel);
+    sim_channel_close(&client->witness.channel);
     sim_channel_close(&client->saver.channel);
     sim_channel_close(&client->replacer.channel);
     sim_channel_close(&client->crowd.channel);
@@ -336,6 +341,7 @@ static void feed(struct sim_client *client, const struct sim_news *news)
         !sim_channel_feed(&client->redis.channel, news) &&
         !sim_channel_feed(&client->watcher.channel, news) &&
         !sim_channel_feed(&client->lister.channel, news) &&
+        !sim_channel_feed(&client->witness.channel, news) &&
         !sim_channel_feed(&client->saver.channel, news) &&
         !sim_channel_feed(&client->replacer.channel, news) &&
         !sim_channel_feed(&client->crowd.channel, news) &&
@@ -395,6 +401,9 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_lister_work(&client->lister);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_lister_next(&client->lister), soon_ns));
+    sim_witness_work(&client->witness);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_witness_next(&client->witness), soon_ns));
     sim_saver_work(&client->saver);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_saver_next(&client->saver), soon_ns));

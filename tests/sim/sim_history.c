@@ -333,6 +333,13 @@ static void write_end(const struct writing *w, const struct effect *e)
                  w->index, (int)e->lock.size, e->lock.data);
         return;
     }
+    if (e->type == EFFECT_RELEASED && e->reason != NULL &&
+        strcmp(e->reason, "died") == 0) {
+        sim_fail(w->sim, ORACLE_DEATH,
+                 "the dead release nothing: entry %" PRIu64
+                 " ends a hold of '%.*s' cleanly",
+                 w->index, (int)e->lock.size, e->lock.data);
+    }
     grant->to = w->index;
     grant->taken = is_taken(w, e) ? e->reason : NULL;
     if (grant->taken != NULL) {
@@ -537,6 +544,13 @@ static void write_ended(const struct writing *w, const struct effect *e)
         (strcmp(e->reason, "expired") == 0 ||
          strcmp(e->reason, "blacklisted") == 0)) {
         check_expiry(w, session);
+    }
+    if (e->reason != NULL && strcmp(e->reason, "died") == 0 &&
+        sim_clients_use(w->sim, session->id)) {
+        sim_fail(w->sim, ORACLE_LEASES,
+                 "DIED ends only sessions of the dead: %" PRIu64
+                 " at entry %" PRIu64,
+                 session->id, w->index);
     }
 }
 

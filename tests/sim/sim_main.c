@@ -173,10 +173,11 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " raised %" PRIu64 " too old %" PRIu64 " votes taken %" PRIu64
            " rot refused %" PRIu64 " condemned %" PRIu64 " removed %" PRIu64
            " pushes %" PRIu64 " promises %" PRIu64 " events %" PRIu64
-           " gaps %" PRIu64 " listings %" PRIu64 " crowds %" PRIu64
-           " drawn %" PRIu64 " durable %" PRIu64 " full %" PRIu64
-           " backups %" PRIu64 " restores %" PRIu64 " administered %" PRIu64
-           " denials %" PRIu64 " violations %" PRIu64 " trace %016" PRIx64 "\n",
+           " gaps %" PRIu64 " listings %" PRIu64 " died %" PRIu64
+           " crowds %" PRIu64 " drawn %" PRIu64 " durable %" PRIu64
+           " full %" PRIu64 " backups %" PRIu64 " restores %" PRIu64
+           " administered %" PRIu64 " denials %" PRIu64 " violations %" PRIu64
+           " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
@@ -184,9 +185,9 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            sum.installs, sum.transfers, sum.relays, sum.replaced, sum.moved,
            sum.taken, sum.raised, sum.too_old, sum.votes_taken, sum.refused,
            sum.condemned, sum.removed, sum.pushes, sum.promises, sum.events,
-           sum.gaps, sum.listings, sum.crowds, sum.drawn, sum.durables,
-           sum.refused_full, sum.backups, sum.restores, sum.administered,
-           sum.denials, failed, trace);
+           sum.gaps, sum.listings, sum.died, sum.crowds, sum.drawn,
+           sum.durables, sum.refused_full, sum.backups, sum.restores,
+           sum.administered, sum.denials, failed, trace);
     if (batch->shows_coverage) {
         sim_cover_print(&cover);
     }

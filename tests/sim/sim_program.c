@@ -193,6 +193,15 @@ static void open_session(struct sim_program *program)
                                                   options.ttl_ms);
     }
     program->has_linger = options.linger_ms != 0;
+    program->word[0] = '\0';
+    if (!program->is_durable && !program->has_linger) {
+        /* Different for each session; the simulator's clients do not guess. */
+        snprintf(program->word, sizeof program->word,
+                 "%08" PRIx32 "%08" PRIx32 "%016" PRIx64,
+                 (uint32_t)program->client->host.number,
+                 ++program->client->word_count, sim->now_ns);
+        options.death_word = program->word;
+    }
     random[0] = prng_next(&sim->prng);
     random[1] = prng_next(&sim->prng);
     program->state = PROGRAM_OPENING;
@@ -253,6 +262,9 @@ static void take_opened(struct sim_program *program)
         return;
     }
     program->session = program->machine.credentials.session;
+    if (program->word[0] != '\0') {
+        sim_witness_tie(client, program->session, program->word);
+    }
     program->state = PROGRAM_OPEN;
     program->caller_count = (uint32_t)sim_between(program->sim, 1,
                                                   CALLER_COUNT_MAX);

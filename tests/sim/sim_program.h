@@ -96,6 +96,7 @@ struct sim_program {
     struct sim_line *line; /* Unless at rest: 'own', or the client's. */
     struct sim_line own;
     bool is_done;             /* It is at rest for good. */
+    char word[40];            /* Its session's death word, or "". */
     bool is_durable;          /* Its session has no end, ... */
     bool has_linger;          /* ... or lingers. */
     struct lease before;      /* Its lease, before the present turn. */

@@ -100,15 +100,21 @@ void sim_rogue_lose(struct sim_client *client, const char *why)
 
 /* --- Heartbeats ----------------------------------------------------------- */
 
-void sim_rogue_put_proof(struct sim_channel *channel, const char *secret)
+static void put_hash(struct sim_channel *channel, const char *option,
+                     const char *secret)
 {
     uint8_t hash[SHA256_SIZE];
     char proof[2 * SHA256_SIZE + 1];
     int error = sha256(bytes_of_text(secret), hash);
     CHECK(error == 0);
     hex_put(proof, bytes_of(hash, sizeof hash));
-    sim_channel_word(channel, "PROOF");
+    sim_channel_word(channel, option);
     sim_channel_word(channel, proof);
+}
+
+void sim_rogue_put_proof(struct sim_channel *channel, const char *secret)
+{
+    put_hash(channel, "PROOF", secret);
 }
 
 /* Nobody guesses here: a secret need not be random, but always different. */
@@ -119,11 +125,18 @@ static void put_proof(struct sim_client *client)
     sim_rogue_put_proof(&client->beat, client->secret);
 }
 
+static void put_will(struct sim_client *client)
+{
+    snprintf(client->word, sizeof client->word, "%016" PRIx64 "%016" PRIx64,
+             (uint64_t)client->host.number + 1000, client->sim->now_ns);
+    put_hash(&client->beat, "WILL", client->word);
+}
+
 static void ask_open(struct sim_client *client)
 {
     struct sim_channel *beat = &client->beat;
-    sim_channel_begin(beat, (client->linger_ms != 0 ? 7u : 5u) +
-                                (client->makes_secret ? 2u : 0u));
+    /* LINGER or WILL. */
+    sim_channel_begin(beat, 7u + (client->makes_secret ? 2u : 0u));
     sim_channel_word(beat, "SESSION.OPEN");
     sim_channel_word(beat, "TTL");
     sim_channel_number(beat, client->ttl_ms);
@@ -132,6 +145,8 @@ static void ask_open(struct sim_client *client)
     if (client->linger_ms != 0) {
         sim_channel_word(beat, "LINGER");
         sim_channel_number(beat, client->linger_ms);
+    } else {
+        put_will(client);
     }
     if (client->makes_secret) {
         put_proof(client);
@@ -215,6 +230,9 @@ static void take_opened(struct sim_client *client)
     beat->attached = client->session;
     sim_history_beat(sim_check_history(client->sim), client->session,
                      beat->sent_ns, ttl_ms, linger_ms);
+    if (client->linger_ms == 0) {
+        sim_witness_tie(client, client->session, client->word);
+    }
     client->progress++;
     sim_note(client->sim, &client->host, "opened", client->session, ttl_ms,
              linger_ms);

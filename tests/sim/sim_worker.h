@@ -24,6 +24,7 @@
 #include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_saver.h"
 #include "tests/sim/sim_watcher.h"
+#include "tests/sim/sim_witness.h"
 
 #define WORKER_COUNT 2
 #define PROGRAM_COUNT_MAX 3
@@ -124,7 +125,9 @@ struct sim_program;
 struct sim_client {
     struct sim *sim;
     struct sim_host host;
-    uint64_t session;                               /* The rogue's; 0: none. */
+    uint64_t process;    /* Counts its starts. */
+    uint32_t word_count; /* Death words that it has made. */
+    uint64_t session;    /* The rogue's; 0: none. */
     struct sim_program *program[PROGRAM_COUNT_MAX]; /* Unless it is a rogue. */
     uint32_t program_count;
     struct sim_line line; /* For programs that share one. */
@@ -134,6 +137,7 @@ struct sim_client {
     struct sim_redis redis; /* Its Redis client, on a separate connection. */
     struct sim_watcher watcher;   /* Its watcher, likewise. */
     struct sim_lister lister;     /* Its reader, likewise. */
+    struct sim_witness witness;   /* Its witness, likewise. */
     struct sim_saver saver;       /* Its saver, likewise. */
     struct sim_replacer replacer; /* Its replacer, likewise. */
     struct sim_crowd crowd;       /* Its crowd, likewise. */
@@ -150,6 +154,7 @@ struct sim_client {
     /* The rogue's. */
     bool makes_secret; /* And shows its hash; else the leader makes it. */
     char secret[40];
+    char word[40]; /* Its session's death word, if it has no linger. */
     uint64_t ttl_ms;
     uint64_t linger_ms;
     struct lease lease;
