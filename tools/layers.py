@@ -41,7 +41,7 @@ ROOMS = [
     ('core/commands', r'core/commands/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
      'core/state.h core/conn.h core/command.h core/dispatch.h core/authorize.h '
-     'core/options.h core/cluster_slot.h '
+     'core/options.h core/cluster_slot.h core/audit_log.h core/stats.h '
      'core/session/attach.h core/session/identity.h core/session/lease.h '
      'core/session/quarantine.h core/snapshot/backup.h '
      'core/snapshot/snapshots.h '

@@ -34,8 +34,8 @@ RULES = [
         'core/request.c': ['refuse_with', 'bound_reply'],
         'core/call.c': ['call_fail', 'call_fail_as'],
         # One heartbeat, or one channel, of several.
-        'core/session/lease.c': ['session_keep_read'],
-        'core/events/events.c': ['events_refuse'],
+        'core/commands/keep.c': ['session_keep_read'],
+        'core/commands/watch.c': ['channel_refuse'],
         # A push: it answers no request.
         'core/events/watches.c': ['close_watcher'],
     }),

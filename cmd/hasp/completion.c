@@ -156,10 +156,11 @@ static void completion_put_options(const char *details, const char *begun)
 /* --- The words ------------------------------------------------------------ */
 
 /* Prints the first words of subcommands, or the second ones of 'group'. */
-static void put_subcommands(const char *group, const char *begun)
+static void put_subcommands(const struct tool *tool, const char *group,
+                            const char *begun)
 {
     const char *before = "";
-    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+    for (const struct subcommand *s = tool->subcommands; s->name != NULL; s++) {
         size_t size = strcspn(s->name, " ");
         bool is_inside = group != NULL && strlen(group) == size &&
                          strncmp(s->name, group, size) == 0 &&
@@ -251,11 +252,11 @@ static void completion_complete(struct tool *tool, char **words)
     }
     completion_read_line(tool, words, NULL, &line);
     if (strcmp(line.operands[0], "help") == 0) {
-        put_subcommands(line.count > 1 ? line.operands[1] : NULL, begun);
+        put_subcommands(tool, line.count > 1 ? line.operands[1] : NULL, begun);
         return;
     }
     tool->subcommand = line.count > 0
-                           ? tool_find(line.operands[0], line.operands[1])
+                           ? tool_find(tool, line.operands[0], line.operands[1])
                            : NULL;
     const char *details = tool->subcommand != NULL ? tool->subcommand->details
                                                    : NULL;
@@ -265,11 +266,11 @@ static void completion_complete(struct tool *tool, char **words)
     } else if (begun[0] == '-') {
         completion_put_options(details, begun);
     } else if (tool->subcommand == NULL) {
-        put_subcommands(line.count > 0 ? line.operands[0] : NULL, begun);
+        put_subcommands(tool, line.count > 0 ? line.operands[0] : NULL, begun);
     } else {
         size_t own = strchr(tool->subcommand->name, ' ') != NULL ? 2 : 1;
         if (own == 1 && line.count == 1) {
-            put_subcommands(line.operands[0], begun); /* limits set */
+            put_subcommands(tool, line.operands[0], begun); /* limits set */
         }
         put_operand(tool, line.count - own, begun);
     }

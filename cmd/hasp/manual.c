@@ -165,9 +165,9 @@ static void put_exit_status(void)
 }
 
 /* hasp-run(1): the row and the notes of "run". */
-static void manual_print_run(void)
+static void manual_print_run(const struct tool *tool)
 {
-    const struct subcommand *run = tool_find("run", NULL);
+    const struct subcommand *run = tool_find(tool, "run", "");
     CHECK(run != NULL);
     roff_put_title(stdout, "HASP-RUN", 1, "User Commands");
     fputs(".SH NAME\nhasp\\-run \\- ", stdout);
@@ -199,10 +199,10 @@ static void manual_print_codes(void)
          ".BR haspd (8)");
 }
 
-int manual_print_page(const char *name)
+int manual_print_page(const struct tool *tool, const char *name)
 {
     if (strcmp(name, "run") == 0) {
-        manual_print_run();
+        manual_print_run(tool);
     } else if (strcmp(name, "exit-codes") == 0) {
         manual_print_codes();
     } else {
@@ -212,7 +212,7 @@ int manual_print_page(const char *name)
     return 0;
 }
 
-void manual_print(void)
+void manual_print(const struct subcommand *table)
 {
     roff_put_title(stdout, "HASP", 1, "User Commands");
     puts(".SH NAME\n"
@@ -231,7 +231,7 @@ void manual_print(void)
          ".SH OPTIONS");
     manual_put_options(tool_options_text);
     puts(".SH SUBCOMMANDS");
-    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+    for (const struct subcommand *s = table; s->name != NULL; s++) {
         put_subcommand(s);
         if (s->name[first_word(s)] == ' ' &&
             ((s + 1)->name == NULL || !is_same_group(s, s + 1))) {

@@ -14,6 +14,20 @@
 #include "cmd/hasp/option_spec.h"
 #include "cmd/hasp/tool.h"
 
+const char tool_options_text[] =
+    "-e, --endpoints HOST:PORT,...  the nodes (HASP_ENDPOINTS, else\n"
+    "                               " ENDPOINTS_DEFAULT ")\n"
+    "    --secret-file FILE         secret of the user (HASP_SECRET_FILE)\n"
+    "    --socket DIR               admin socket of the node with that\n"
+    "                               data directory\n"
+    "    --tls DIR                  certificates: ca.crt, and client.crt with\n"
+    "                               client.key (HASP_TLS, else plain)\n"
+    "-o, --output table|json|plain  format of results (table)\n"
+    "-t, --timeout TIME             limit for an answer (5s)\n"
+    "-q, --quiet                    print errors only\n"
+    "-h, --help                     print this help\n"
+    "-V, --version                  print the version of the tool\n";
+
 /* State of the parser. */
 struct options_reading {
     struct tool *tool;

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/secret.h"
+#include "client/shown.h"
 #include "include/hasp/hasp.h"
 
 /* Room for a message, even with two paths. */
@@ -205,4 +207,58 @@ void tool_print_number(const struct tool *tool, const char *key,
 {
     tool_print(tool, json_pack("{s:I}", key, (json_int_t)number),
                NUMBER(number));
+}
+
+/* --- The connection ------------------------------------------------------- */
+
+/* Makes the admin socket the only endpoint. */
+static int read_socket(struct tool *tool)
+{
+    char *folder = realpath(tool->socket_text, NULL);
+    if (tool->endpoints_text != NULL && tool->endpoints.count == 0) {
+        free(folder);
+        return tool_fail(EX_USAGE,
+                         "--socket names the only node to ask: drop -e");
+    }
+    if (tool->secret_text != NULL) {
+        free(folder);
+        return tool_fail(
+            EX_USAGE, "--socket needs no authentication: drop --secret-file");
+    }
+    if (folder == NULL) {
+        return tool_fail(EX_NOINPUT, "--socket: '%s': %s", tool->socket_text,
+                         strerror(errno));
+    }
+    tool->endpoints_text = folder; /* Kept until the tool exits. */
+    return 0;
+}
+
+int tool_read_endpoints(struct tool *tool)
+{
+    char why[HASP_WHY_SIZE];
+    const char *from = "-e";
+    int exit_code = tool->socket_text != NULL ? read_socket(tool) : 0;
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (tool->endpoints_text == NULL) {
+        tool->endpoints_text = getenv("HASP_ENDPOINTS");
+        from = "HASP_ENDPOINTS";
+    }
+    if (tool->endpoints_text == NULL || tool->endpoints_text[0] == '\0') {
+        tool->endpoints_text = ENDPOINTS_DEFAULT;
+    }
+    if (endpoints_parse(tool->endpoints_text, &tool->endpoints, why) != 0) {
+        return tool_fail(EX_USAGE, "%s: %s", from, why);
+    }
+    from = "--tls";
+    if (tool->tls_text == NULL) {
+        tool->tls_text = getenv("HASP_TLS");
+        from = "HASP_TLS";
+    }
+    int error = shown_open(tool->tls_text, NULL, tool->secret_text,
+                           &tool->shown, why);
+    return error == 0            ? 0
+           : error == HASP_ECERT ? tool_fail(EX_CONFIG, "%s: %s", from, why)
+                                 : tool_fail(EX_NOPERM, "%s", why);
 }

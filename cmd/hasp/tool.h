@@ -50,6 +50,7 @@ struct tool {
     uint64_t timeout_ms; /* Time limit for an answer. */
     bool is_quiet;       /* Print errors only. */
     struct client *client;
+    const struct subcommand *subcommands; /* Ends with a name of NULL. */
     const struct subcommand *subcommand;
 };
 
@@ -75,9 +76,12 @@ struct subcommand {
 
 /* The options before the subcommand, as in 'details'. */
 extern const char tool_options_text[];
-extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
+/* The table, which main() gives to the tool: what a subcommand needs of it is
+ * in 'tool', so that no subcommand depends on the others. */
+extern const struct subcommand subcommands[];
 /* Finds "first second", or "first"; or NULL. */
-const struct subcommand *tool_find(const char *first, const char *second);
+const struct subcommand *tool_find(const struct tool *tool, const char *first,
+                                   const char *second);
 
 subcommand_fn run_access, run_can, run_role_remove, run_role_set, run_role_show,
     run_secret_add, run_secret_remove, run_user_add, run_user_disable,
@@ -107,10 +111,10 @@ subcommand_fn run_snapshot_verify;
 /* --- The manual ----------------------------------------------------------- */
 
 /* hasp(1) for man(1), made from the table. */
-void manual_print(void);
+void manual_print(const struct subcommand *table);
 /* hasp-run(1) for "run", hasp-exit-codes(7) for "exit-codes"; 0 or an exit
  * code. */
-int manual_print_page(const char *name);
+int manual_print_page(const struct tool *tool, const char *name);
 /* Paragraphs of notes.txt on a subcommand or a group, in lines; empty if there
  * are none. */
 struct bytes manual_notes(const char *name);

@@ -19,6 +19,7 @@
 
 struct conn;
 struct core;
+struct event_log_id;
 
 void events_effect(struct core *core, const struct effect *effect);
 /* A snapshot has replaced the state, and events between the two were missed:
@@ -31,16 +32,11 @@ void events_missed(struct core *core);
 void events_answer(struct core *core, const struct effect *effect);
 /* The same push from the leader, sooner than this node could send its own. */
 void events_relay(struct core *core, struct conn *conn, struct bytes push);
-
-/* Handlers of commands (core/command.h). */
-command_parse_fn lock_watch_parse;
-command_run_fn lock_watch_run;
-command_run_fn lock_history_run;
-command_run_fn lock_unwatch_run;
-command_parse_fn watch_texts_check;
-command_run_fn subscribe_run;
-command_run_fn unsubscribe_run;
-command_run_fn psubscribe_run;
-command_run_fn punsubscribe_run;
+/* Sends the connection what has happened since the event 'id' to locks with the
+ * prefix, or a `gap` if this node no longer has all of it. */
+void events_again(struct core *core, struct conn *conn, struct bytes prefix,
+                  const struct event_log_id *id);
+/* Events that are checked for one unit of the account. */
+#define EVENTS_PER_UNIT 64
 
 #endif /* HASP_CORE_EVENTS_EVENTS_H */

@@ -98,25 +98,6 @@ void feature_refuse(struct core *core, struct request *request,
     request_refuse(core, request, WORD_LEVEL, text);
 }
 
-void raft_finalize_run(struct core *core, struct request *request)
-{
-    char why[HASP_WHY_SIZE] = "";
-    uint32_t level = feature_possible(core, why);
-    CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
-    if (core->leadership.change.state != CHANGE_NONE) {
-        request_refuse(core, request, WORD_BUSY,
-                       "a change of the members is in progress");
-    } else if (level != 0) {
-        propose_set_feature(core, request,
-                            &(struct set_feature_command){.level = level});
-    } else if (why[0] == '\0') {
-        /* The command was repeated, or all nodes already have the level. */
-        request_answer_integer(core, request, lockfsm_feature_level(core->fsm));
-    } else {
-        request_refuse(core, request, WORD_LEVEL, why);
-    }
-}
-
 void feature_turn(struct core *core)
 {
     char why[HASP_WHY_SIZE];
@@ -141,17 +122,3 @@ void feature_turn(struct core *core)
                  level, lockfsm_feature_level(core->fsm));
     }
 }
-
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-/* The argument "entry" means the entry without a level. */
-void raft_trial_propose(struct core *core, struct request *request,
-                        const struct call *call)
-{
-    if (bytes_equal(call->name, BYTES_LITERAL("entry"))) {
-        propose_trial(core, request, &(struct trial_command){.step = 1});
-    } else {
-        struct please_command please = {.name = call->name, .trial = 1};
-        propose_please(core, request, &please);
-    }
-}
-#endif

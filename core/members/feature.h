@@ -37,10 +37,4 @@ void feature_refuse(struct core *core, struct request *request,
 /* Proposes the level, or logs that an operator could. */
 void feature_turn(struct core *core);
 
-/* Handlers of commands (core/command.h). */
-command_run_fn raft_finalize_run;
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-command_propose_fn raft_trial_propose;
-#endif
-
 #endif /* HASP_CORE_MEMBERS_FEATURE_H */

@@ -311,44 +311,25 @@ static bool refuse_if_changing(struct core *core, struct request *request)
     return true;
 }
 
-static bool membership_read_incarnation(struct bytes text,
-                                        uint64_t *ret_incarnation)
+void membership_begin_add(struct core *core, struct request *request,
+                          const struct change_add *add)
 {
-    uint8_t bytes[8];
-    if (text.size != 2 * sizeof bytes || !hex_get(text, bytes, sizeof bytes)) {
-        return false;
-    }
-    *ret_incarnation = load_u64_be(bytes);
-    return *ret_incarnation != 0;
-}
-
-void raft_add_run(struct core *core, struct request *request)
-{
-    const struct call *call = request->call;
     struct change *change = &core->leadership.change;
     struct replica_members members;
-    uint64_t incarnation = 0;
+    uint64_t incarnation = add->incarnation;
     if (refuse_if_changing(core, request)) {
         return;
     }
-    if (call_has(call, OPTION_INCARNATION) &&
-        !membership_read_incarnation(call->text[OPTION_INCARNATION],
-                                     &incarnation)) {
-        request_refuse(core, request, WORD_BADARG,
-                       "INCARNATION must be 16 hex digits and not 0: the node "
-                       "logs it when it starts, and shows it in RAFT.STATUS");
-        return;
-    }
-    membership_change_begin(core, request, call->id);
+    membership_change_begin(core, request, add->member);
     /* The parser has checked the size. */
-    CHECK(call->name.size < sizeof change->address);
-    memcpy(change->address, call->name.data, call->name.size);
-    change->address[call->name.size] = '\0';
-    change->is_standby = call_has(call, OPTION_STANDBY);
+    CHECK(add->address.size < sizeof change->address);
+    memcpy(change->address, add->address.data, add->address.size);
+    change->address[add->address.size] = '\0';
+    change->is_standby = add->is_standby;
     change->incarnation = incarnation;
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,
-                                                               call->id);
+                                                               add->member);
     if (member != NULL && strcmp(member->address, change->address) == 0 &&
         (incarnation == 0 || incarnation == member->incarnation)) {
         add_again(core, member);
@@ -410,17 +391,16 @@ static void membership_probed(struct core *core)
     change_refuse(core, WORD_BADARG, why);
 }
 
-void raft_promote_run(struct core *core, struct request *request)
+void membership_begin_promote(struct core *core, struct request *request,
+                              uint64_t id)
 {
-    const struct call *call = request->call;
     struct replica_members members;
     if (refuse_if_changing(core, request)) {
         return;
     }
     replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members,
-                                                               call->id);
-    membership_change_begin(core, request, call->id);
+    const struct replica_member *member = replica_members_find(&members, id);
+    membership_change_begin(core, request, id);
     if (member == NULL) {
         change_failed(core, HASP_ENOENT);
     } else if (member->role == MEMBER_VOTER) {
@@ -478,21 +458,20 @@ static void membership_update(struct core *core)
     }
 }
 
-void raft_update_run(struct core *core, struct request *request)
+void membership_begin_update(struct core *core, struct request *request,
+                             uint64_t id, struct bytes address)
 {
-    const struct call *call = request->call;
     struct change *change = &core->leadership.change;
     struct replica_members members;
     if (refuse_if_changing(core, request)) {
         return;
     }
     replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members,
-                                                               call->id);
-    membership_change_begin(core, request, call->id);
+    const struct replica_member *member = replica_members_find(&members, id);
+    membership_change_begin(core, request, id);
     if (member == NULL) {
         change_failed(core, HASP_ENOENT);
-    } else if (!membership_put_address(change, call->name, member)) {
+    } else if (!membership_put_address(change, address, member)) {
         change_failed(core, HASP_EINVALID);
     } else if (strcmp(member->address, change->address) == 0) {
         change_done(core); /* A repeated UPDATE. */
@@ -504,10 +483,9 @@ void raft_update_run(struct core *core, struct request *request)
 
 /* --- Removing ------------------------------------------------------------- */
 
-/* Runs DEMOTE and REMOVE. */
-void raft_take_away_run(struct core *core, struct request *request)
+void membership_begin_take(struct core *core, struct request *request,
+                           uint64_t id, bool is_forced)
 {
-    const struct call *call = request->call;
     struct change *change = &core->leadership.change;
     bool is_removal = (request->command->flags & COMMAND_REMOVES) != 0;
     struct replica_members members;
@@ -515,9 +493,8 @@ void raft_take_away_run(struct core *core, struct request *request)
         return;
     }
     replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members,
-                                                               call->id);
-    if (call->id == core->options.id) {
+    const struct replica_member *member = replica_members_find(&members, id);
+    if (id == core->options.id) {
         request_refuse(core, request, WORD_BADARG,
                        "this member is the leader: hand leadership over with "
                        "RAFT.TRANSFER first");
@@ -536,13 +513,13 @@ void raft_take_away_run(struct core *core, struct request *request)
         }
         return;
     }
-    membership_change_begin(core, request, call->id);
+    membership_change_begin(core, request, id);
     if (!is_removal && member != NULL && member->role == MEMBER_STANDBY) {
         change_done(core); /* A repeated DEMOTE. */
         return;
     }
     membership_enter(change, CHANGE_LISTENING);
-    change->is_forced = call_has(call, OPTION_FORCE);
+    change->is_forced = is_forced;
     change->deadline_ns = core->now_ns + HEAR_NS;
 }
 

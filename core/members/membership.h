@@ -83,6 +83,23 @@ struct change {
     uint64_t deadline_ns;
 };
 
+/* The arguments of RAFT.ADD. */
+struct change_add {
+    uint64_t member;
+    struct bytes address;
+    uint64_t incarnation; /* 0: ask the node. */
+    bool is_standby;
+};
+/* Begin a change for the request, which is answered when the change is done, or
+ * refused. The flags of the command tell DEMOTE from REMOVE. */
+void membership_begin_add(struct core *core, struct request *request,
+                          const struct change_add *add);
+void membership_begin_update(struct core *core, struct request *request,
+                             uint64_t id, struct bytes address);
+void membership_begin_promote(struct core *core, struct request *request,
+                              uint64_t id);
+void membership_begin_take(struct core *core, struct request *request,
+                           uint64_t id, bool is_forced);
 /* Continues a change that waits for the clock or for other members. */
 void membership_turn(struct core *core);
 uint64_t membership_next(const struct core *core);
@@ -90,11 +107,5 @@ uint64_t membership_next(const struct core *core);
 void membership_applied(struct core *core, uint64_t applied);
 void membership_stepped_down(struct core *core);
 void membership_peer_lost(struct core *core, uint64_t peer);
-
-/* Handlers of commands (core/command.h). */
-command_run_fn raft_add_run;
-command_run_fn raft_update_run;
-command_run_fn raft_promote_run;
-command_run_fn raft_take_away_run;
 
 #endif /* HASP_CORE_MEMBERS_MEMBERSHIP_H */

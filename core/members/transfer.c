@@ -61,19 +61,16 @@ static void transfer_refuse(struct core *core, enum core_word word,
     }
 }
 
-void raft_transfer_run(struct core *core, struct request *request)
+void transfer_request(struct core *core, struct request *request, uint64_t to)
 {
-    const struct call *call = request->call;
     struct replica_members members;
     replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members,
-                                                               call->id);
+    const struct replica_member *member = replica_members_find(&members, to);
     /* A TRANSFER that is repeated, or sent on, arrives at the successor itself:
      * it is done. */
-    if (call->has_id && call->id == core->options.id) {
+    if (to == core->options.id) {
         request_answer_ok(core, request);
-    } else if (call->has_id &&
-               (member == NULL || member->role != MEMBER_VOTER)) {
+    } else if (to != 0 && (member == NULL || member->role != MEMBER_VOTER)) {
         request_refuse(core, request, WORD_BADARG, "no voter has that id");
     } else if (liveness_successor(core) == 0) {
         request_refuse(core, request, WORD_BUSY,
@@ -82,8 +79,7 @@ void raft_transfer_run(struct core *core, struct request *request)
         request_refuse(core, request, WORD_BUSY, "a transfer is under way");
     } else {
         audit_log_log(request);
-        transfer_begin(core, request, call->has_id ? call->id : 0,
-                       "requested by an operator");
+        transfer_begin(core, request, to, "requested by an operator");
     }
 }
 

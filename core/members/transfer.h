@@ -32,6 +32,8 @@ struct transfer {
     uint64_t scarce_retry_ns; /* Full disk: no attempt before this time. */
 };
 
+/* Decides on a RAFT.TRANSFER to 'to'; 0: the voter with the longest log. */
+void transfer_request(struct core *core, struct request *request, uint64_t to);
 void transfer_turn(struct core *core);
 uint64_t transfer_next(const struct core *core);
 void transfer_stepped_down(struct core *core);
@@ -44,8 +46,5 @@ void transfer_at_once(struct core *core);
 /* Another node leads, or this one again: answers a TRANSFER that was sent to
  * the previous leader. */
 void transfer_answer(struct core *core, struct request *request);
-
-/* Handlers of commands (core/command.h). */
-command_run_fn raft_transfer_run;
 
 #endif /* HASP_CORE_MEMBERS_TRANSFER_H */

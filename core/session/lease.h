@@ -38,8 +38,4 @@ void lease_put_times(struct resp_writer *writer, const struct session *session);
 void lease_put_time(struct resp_writer *writer, const struct session *session,
                     uint64_t time_ms);
 
-/* Handlers of commands (core/command.h). */
-command_run_fn session_keep_run;
-command_read_fn session_keep_read;
-
 #endif /* HASP_CORE_SESSION_LEASE_H */

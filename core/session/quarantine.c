@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/command.h"
-#include "core/propose.h"
 #include "core/state.h"
 
 #define LOG_NS (60 * NS_PER_S)
@@ -54,22 +53,4 @@ uint64_t quarantine_next(const struct core *core)
     return core->run.logged.quarantine_due_ns != 0
                ? core->run.logged.quarantine_due_ns
                : UINT64_MAX;
-}
-
-bool quarantine_end_check(struct call *call, struct resp_writer *writer)
-{
-    return call_text(call, OPTION_REASON).size > 0 ||
-           call_fail(call, writer,
-                     "REASON text is needed: why no client from before the "
-                     "restore can still trust a lease");
-}
-
-void quarantine_end_propose(struct core *core, struct request *request,
-                            const struct call *call)
-{
-    propose_quarantine_over(
-        core, request,
-        &(struct quarantine_over_command){
-            .since_index = lockfsm_quarantine(core->fsm, NULL),
-            .reason = call_text(call, OPTION_REASON)});
 }

@@ -10,16 +10,10 @@
 
 #include <stdint.h>
 
-#include "core/command.h"
-
 struct core;
 
 /* Logs a line once a minute while the quarantine lasts. */
 void quarantine_turn(struct core *core);
 uint64_t quarantine_next(const struct core *core);
-
-/* Handlers of commands (core/command.h). */
-command_parse_fn quarantine_end_check;
-command_propose_fn quarantine_end_propose;
 
 #endif /* HASP_CORE_SESSION_QUARANTINE_H */

@@ -39,10 +39,9 @@ struct backup {
 /* Answers a request that waited for a snapshot: there is one, or 'error' says
  * why there is none. */
 void backup_answer(struct core *core, struct request *request, int error);
-
-/* Handlers of commands (core/command.h). */
-command_parse_fn raft_part_parse;
-command_run_fn raft_part_run;
-command_read_fn raft_backup_read;
+/* Gives the connection a place among the readers, or renews it; false if there
+ * is none. Each reader has a part in memory and uses the loop's time; thousands
+ * would cost a leader its leadership. */
+bool backup_may_read(struct core *core, uint64_t conn);
 
 #endif /* HASP_CORE_SNAPSHOT_BACKUP_H */

@@ -58,12 +58,6 @@ static void answer_waiting(struct core *core)
     }
 }
 
-void raft_snapshot_run(struct core *core, struct request *request)
-{
-    audit_log_log(request);
-    snapshots_enqueue(core, request);
-}
-
 void snapshots_enqueue(struct core *core, struct request *request)
 {
     /* The arguments of BACKUP are no longer needed. */

@@ -95,7 +95,4 @@ MUST_CHECK int snapshots_chunk(struct core *core, uint64_t from,
 MUST_CHECK int snapshots_ack(struct core *core, uint64_t from,
                              struct bytes body);
 
-/* Handlers of commands (core/command.h). */
-command_run_fn raft_snapshot_run;
-
 #endif /* HASP_CORE_SNAPSHOT_SNAPSHOTS_H */

@@ -277,7 +277,7 @@ static int run_quietly(const struct tool *tool, const char *what,
         snprintf(copy[i], sizeof copy[i], "%s", words[i]);
         argv[i + 1] = copy[i];
     }
-    quiet.subcommand = tool_find("cert", what);
+    quiet.subcommand = tool_find(tool, "cert", what);
     quiet.is_quiet = true;
     return quiet.subcommand->run(&quiet, argv);
 }
