@@ -16,6 +16,7 @@
 #include "core/command.h"
 #include "core/dispatch.h"
 #include "core/events/events.h"
+#include "core/members/feature.h"
 #include "core/session/lease.h"
 #include "core/state.h"
 
@@ -197,7 +198,7 @@ bool apply_committed(struct core *core)
         effects_clear(&core->turn.effects);
         if (entry.type == ENTRY_CHANGE) {
             /* The configuration may have added or removed a member. */
-            leadership_member_changed(core);
+            feature_member_changed(core);
             raft_output_members(core, applied);
             audit_log_members(core, applied, &core->members.applied);
         }

@@ -200,10 +200,9 @@ int core_begin(struct core *core, const struct core_start *start,
 {
     struct replica_update update;
     struct replica_start replica = start->replica;
-    CHECK(core->flush.table == NULL); /* core_begin() is called once. */
-    core->flush.table = start->table;
+    flush_start(core, start->table);
     core->run.started_ns = now_ns;
-    core->leader.heard_ns = now_ns;
+    leadership_start(core, now_ns);
     set_now(core, now_ns);
     int error = lockfsm_load(core->fsm, core->flush.table, why);
     if (error != 0) {
@@ -347,7 +346,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     send_trial(core, id);
 #endif
-    leadership_member_changed(core);
+    feature_member_changed(core);
     admission_greeted(core, id, hello->members_index);
     if (id == core->leader.id) {
         attach_report(core);
@@ -454,15 +453,13 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
     if (!peer_filter_frame(core, id, type)) {
         return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
-    /* If the frame has a higher term, the log names its sender as the reason
-     * for the end of the leadership. */
-    core->leader.frame_of = id;
+    leadership_frame_of(core, id);
     struct doing before = doing_begin(
         &(struct doing){.what = "frame", .peer = id});
     int error = core_take_frame(core, id, type, body);
     core_follow(core);
     doing_end(&before);
-    core->leader.frame_of = 0;
+    leadership_frame_of(core, 0);
     if (error == HASP_ETOOBIG) {
         snprintf(why, HASP_WHY_SIZE,
                  "its term is more than 2^32 above that of this node, %" PRIu64

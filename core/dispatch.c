@@ -595,15 +595,15 @@ static void dispatch_read_and_pay(struct core *core, struct request *request)
 
 void dispatch_run_ready(struct core *core)
 {
-    struct list *resumed = &core->requests.at[REQUEST_RESUMED];
-    struct list *ready = &core->requests.at[REQUEST_READY];
+    const struct list *resumed = &core->requests.at[REQUEST_RESUMED];
+    const struct list *ready = &core->requests.at[REQUEST_READY];
     while (!list_is_empty(resumed)) {
         dispatch_resume(core, LIST_FIRST(resumed, struct request, in_list));
     }
     /* Scans for which no budget is left stay in the list, and other requests
      * pass them. Otherwise heartbeats would wait for clients that list very
      * many locks. Heartbeats come first and are never delayed. */
-    struct list *before = ready;
+    const struct list *before = ready;
     while (before->next != ready) {
         struct request *request = LIST_ENTRY(before->next, struct request,
                                              in_list);

@@ -236,16 +236,20 @@ void leadership_turn(struct core *core)
     }
     core->leadership.stage = LEADERSHIP_SERVING;
     disks_leading(core);
-    leadership_member_changed(core);
+    feature_member_changed(core);
     transfer_put_off(core);
     attach_report(core);
     LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->leadership.term,
              (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
 }
 
-void leadership_member_changed(struct core *core)
+void leadership_frame_of(struct core *core, uint64_t id)
 {
-    if (is_leader(core)) {
-        core->leadership.must_compare_levels = true;
-    }
+    CHECK(id != core->options.id);
+    core->leader.frame_of = id;
+}
+
+void leadership_start(struct core *core, uint64_t now_ns)
+{
+    core->leader.heard_ns = now_ns;
 }

@@ -78,8 +78,11 @@ void leadership_begun(struct core *core);
 /* Starts the deadlines, a slice of them in each turn; once all are set the
  * leader serves. */
 void leadership_turn(struct core *core);
-/* A member is new, or has a new connection: its feature level may have
- * changed. */
-void leadership_member_changed(struct core *core);
+/* A frame of this node begins to be received, or 0: no longer. If it has a
+ * higher term, the log names its sender as the reason for the end of the
+ * leadership. */
+void leadership_frame_of(struct core *core, uint64_t id);
+/* The core starts: a leader may have been heard until now. */
+void leadership_start(struct core *core, uint64_t now_ns);
 
 #endif /* HASP_CORE_LEADERSHIP_H */

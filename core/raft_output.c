@@ -161,3 +161,10 @@ void core_fatal(struct core *core, int exit_code, const char *why)
         core->port.fatal(core->port.data, exit_code, why);
     }
 }
+
+void core_condemn(struct core *core, const char *why)
+{
+    CHECK(!core->run.has_fatal);
+    core->run.has_fatal = true;
+    core->port.data_lost(core->port.data, why);
+}

@@ -42,6 +42,8 @@ void raft_output_members(struct core *core, uint64_t log_index);
 void raft_output_cluster_id(struct core *core);
 /* Stops the node. */
 void core_fatal(struct core *core, int exit_code, const char *why);
+/* Stops a node that has lost or damaged data, for good: once. */
+void core_condemn(struct core *core, const char *why);
 /* The exit code of a node that cannot read or apply its state. */
 int core_exit_code(int error);
 

@@ -11,7 +11,7 @@
 
 static struct member *member_find(const struct lockfsm *fsm, uint64_t node)
 {
-    LIST_FOR (struct member, member, &fsm->members, in_order) {
+    LIST_FOR (struct member, member, &fsm->members.list, in_order) {
         if (member->node == node) {
             return member;
         }
@@ -28,8 +28,8 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node)
     member = pool_take(&fsm->pool, sizeof *member);
     member->node = node;
     stored_init(&member->stored, RECORD_MEMBER);
-    struct list *at = fsm->members.next;
-    while (at != &fsm->members &&
+    struct list *at = fsm->members.list.next;
+    while (at != &fsm->members.list &&
            LIST_ENTRY(at, struct member, in_order)->node < node) {
         at = at->next;
     }
@@ -40,20 +40,20 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node)
 void member_count_in(struct lockfsm *fsm, const struct member *member)
 {
     if (member->incarnation != 0) {
-        fsm->member_count++;
+        fsm->members.count++;
     } else {
-        fsm->removed_count++;
+        fsm->members.removed_count++;
     }
 }
 
 static void count_out(struct lockfsm *fsm, const struct member *member)
 {
     if (member->incarnation != 0) {
-        CHECK(fsm->member_count > 0);
-        fsm->member_count--;
+        CHECK(fsm->members.count > 0);
+        fsm->members.count--;
     } else {
-        CHECK(fsm->removed_count > 0);
-        fsm->removed_count--;
+        CHECK(fsm->members.removed_count > 0);
+        fsm->members.removed_count--;
     }
 }
 
@@ -99,7 +99,7 @@ static void remove_member(struct lockfsm *fsm, struct member *member,
 static void cluster_forget_oldest(struct lockfsm *fsm)
 {
     struct member *oldest = NULL;
-    LIST_FOR (struct member, member, &fsm->members, in_order) {
+    LIST_FOR (struct member, member, &fsm->members.list, in_order) {
         if (member->incarnation == 0 &&
             (oldest == NULL || member->removed_index < oldest->removed_index)) {
             oldest = member;
@@ -125,7 +125,7 @@ void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
                     const struct lockfsm_member *members, uint32_t count)
 {
     lockfsm_skip(fsm, log_index, term);
-    LIST_FOR (struct member, member, &fsm->members, in_order) {
+    LIST_FOR (struct member, member, &fsm->members.list, in_order) {
         if (member->incarnation != 0 &&
             !cluster_is_named(members, count, member)) {
             remove_member(fsm, member, log_index);
@@ -134,7 +134,7 @@ void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     for (uint32_t i = 0; i < count; i++) {
         cluster_add_member(fsm, &members[i]);
     }
-    while (fsm->removed_count > REMOVED_COUNT_MAX) {
+    while (fsm->members.removed_count > REMOVED_COUNT_MAX) {
         cluster_forget_oldest(fsm);
     }
 }
@@ -155,8 +155,8 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
 {
     struct bytes id = begin->cluster_id;
     uint64_t base = begin->token_base;
-    if (fsm->is_new_life) {
-        base = u64_max(base, fsm->token_base);
+    if (fsm->epoch.is_new_life) {
+        base = u64_max(base, fsm->epoch.token_base);
         base += base <= TOKEN_BASE_MAX ? LIFE_TOKEN_GAP : 0;
     }
     if (id.size != CLUSTER_ID_SIZE || !cluster_id_is_known(id.data)) {
@@ -167,25 +167,25 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
         entry_refuse(result, RESULT_BAD_ARGUMENT, "token base");
         return;
     }
-    memcpy(fsm->cluster_id, id.data, sizeof fsm->cluster_id);
-    fsm->is_begun = true;
-    fsm->token_base = base;
+    memcpy(fsm->epoch.cluster_id, id.data, sizeof fsm->epoch.cluster_id);
+    fsm->epoch.is_begun = true;
+    fsm->epoch.token_base = base;
     former_recount(fsm);
-    if (fsm->is_new_life) {
+    if (fsm->epoch.is_new_life) {
         /* Notices about grants after the backup are lost. */
         LIST_FOR (struct session, session, &fsm->durable, in_durable) {
             session_drop_notices(fsm, session);
         }
     }
-    if (!fsm->is_new_life) {
+    if (!fsm->epoch.is_new_life) {
         raise_level(fsm, begin->feature_level);
         users_found(fsm, begin->is_access_required);
     }
-    if (fsm->is_new_life && fsm->quarantine_ms > 0) {
-        fsm->quarantine_index = fsm->log_index;
-        fsm->quarantine_clock_ms = fsm->clock_ms;
+    if (fsm->epoch.is_new_life && fsm->epoch.quarantine_ms > 0) {
+        fsm->epoch.quarantine_index = fsm->entry.log_index;
+        fsm->epoch.quarantine_clock_ms = fsm->clock.ms;
     }
-    fsm->is_new_life = false;
+    fsm->epoch.is_new_life = false;
 }
 
 /* Reads the limits of a BEGIN; false if this version does not know one of them.
@@ -214,7 +214,7 @@ void apply_begin(struct lockfsm *fsm, const struct entry *command,
         entry_refuse(result, RESULT_BAD_ARGUMENT, "limit");
         return;
     }
-    if (!fsm->is_begun && begin->cluster_id.size > 0) {
+    if (!fsm->epoch.is_begun && begin->cluster_id.size > 0) {
         begin_life(fsm, begin, result);
         if (result->code != RESULT_OK) {
             return;
@@ -265,13 +265,13 @@ void apply_trial(struct lockfsm *fsm, const struct entry *command,
 void apply_quarantine_over(struct lockfsm *fsm, const struct entry *command,
                            struct result *result)
 {
-    if (fsm->quarantine_index == 0 ||
-        fsm->quarantine_index != command->quarantine_over->since_index) {
+    if (fsm->epoch.quarantine_index == 0 ||
+        fsm->epoch.quarantine_index != command->quarantine_over->since_index) {
         return;
     }
-    fsm->quarantine_index = 0;
-    fsm->quarantine_ms = 0;
-    fsm->quarantine_clock_ms = 0;
+    fsm->epoch.quarantine_index = 0;
+    fsm->epoch.quarantine_ms = 0;
+    fsm->epoch.quarantine_clock_ms = 0;
     sweep_cut(fsm);
     result->count = 1;
 }

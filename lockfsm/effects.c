@@ -40,12 +40,12 @@ void effects_done(struct effects *effects)
 
 struct effect *effect_add(struct lockfsm *fsm, enum effect_type type)
 {
-    struct effects *effects = fsm->effects;
+    struct effects *effects = fsm->entry.effects;
     CHECK(effects != NULL); /* Effects exist only while an entry is applied. */
     ROOM(effects->effect, effects->capacity, effects->count + 1);
     struct effect *effect = &effects->effect[effects->count++];
-    fsm->steps++;
-    *effect = (struct effect){.type = type, .log_index = fsm->log_index};
+    fsm->entry.steps++;
+    *effect = (struct effect){.type = type, .log_index = fsm->entry.log_index};
     return effect;
 }
 
@@ -62,13 +62,13 @@ struct effect *effect_add_at(struct lockfsm *fsm, enum effect_type type,
 
 struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes)
 {
-    fsm->steps += bytes.size / BYTES_PER_STEP;
-    return arena_copy(arena_of(fsm->effects), bytes);
+    fsm->entry.steps += bytes.size / BYTES_PER_STEP;
+    return arena_copy(arena_of(fsm->entry.effects), bytes);
 }
 
 void *effect_take(struct lockfsm *fsm, size_t size)
 {
-    return arena_take(arena_of(fsm->effects), size);
+    return arena_take(arena_of(fsm->entry.effects), size);
 }
 
 void refuse_because(struct lockfsm *fsm, struct result *result,

@@ -15,7 +15,7 @@ uint32_t command_raises_to(const struct lockfsm *fsm,
     case OP_BEGIN:
         /* A leader that has lost its table does not know that the cluster
          * exists already, and sends its own level, which is then ignored. */
-        return fsm->is_begun || fsm->is_new_life
+        return fsm->epoch.is_begun || fsm->epoch.is_new_life
                    ? 0
                    : command->begin->feature_level;
     default:

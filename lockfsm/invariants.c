@@ -30,7 +30,7 @@ static const char *check_break(const struct lockfsm *fsm,
         return "a break of a hold that has a lease";
     }
     if (one->since_index > fsm->applied_index || one->after_ms == 0 ||
-        one->clock_ms > fsm->clock_ms) {
+        one->clock_ms > fsm->clock.ms) {
         return "a break from the future";
     }
     return NULL;
@@ -63,9 +63,10 @@ static const char *check_holds(const struct lockfsm *fsm,
          * lock only increase; tokens of an earlier epoch are below the base
          * (rule 21). */
         if (hold->token > lock->last_token ||
-            (hold->token <= fsm->token_base
+            (hold->token <= fsm->epoch.token_base
                  ? !may_be_of_former_life(hold->session)
-                 : hold->token != fsm->token_base + hold->granted_index) ||
+                 : hold->token !=
+                       fsm->epoch.token_base + hold->granted_index) ||
             hold->granted_index > fsm->applied_index) {
             return "a token out of its range";
         }
@@ -202,8 +203,8 @@ static bool modes_are_right(const struct lock *lock)
 static bool is_listed_right(const struct lockfsm *fsm,
                             const struct session *session)
 {
-    return fsm->relist_at == 0 ||
-           (session->id < fsm->relist_at && fsm->relist_again == 0);
+    return fsm->relist.at == 0 ||
+           (session->id < fsm->relist.at && fsm->relist.again == 0);
 }
 
 static const char *check_queue(const struct lockfsm *fsm,
@@ -258,7 +259,7 @@ static const char *invariants_check_lock(const struct lockfsm *fsm,
     if (lock->id > fsm->next_serial || lock->cut_serial > fsm->next_serial) {
         return "a lock from the future";
     }
-    if (lock->last_token > fsm->token_base + fsm->applied_index) {
+    if (lock->last_token > fsm->epoch.token_base + fsm->applied_index) {
         return "a lock whose last token was never granted";
     }
     if (list_is_empty(&lock->in_cut) != (lock->cut_serial == 0)) {
@@ -325,8 +326,8 @@ static const char *invariants_check_mark(const struct lockfsm *fsm,
     if (session->is_durable && session->mark_index != 0) {
         return "a mark of a durable session";
     }
-    uint64_t opened_index = session->id > fsm->token_base
-                                ? session->id - fsm->token_base
+    uint64_t opened_index = session->id > fsm->epoch.token_base
+                                ? session->id - fsm->epoch.token_base
                                 : 0;
     if (session->heard_index < opened_index ||
         session->heard_index > fsm->applied_index) {
@@ -339,9 +340,9 @@ static const char *invariants_check_mark(const struct lockfsm *fsm,
     }
     /* A mark binds only until a later HEARD (rule 15), which removes it. */
     if (session->mark_index <= session->heard_index ||
-        session->mark_index > fsm->clock_index ||
+        session->mark_index > fsm->clock.index ||
         session->mark_quiet_ms > session->ttl_ms ||
-        session->mark_clock_ms > fsm->clock_ms) {
+        session->mark_clock_ms > fsm->clock.ms) {
         return "a mark out of its range";
     }
     return NULL;
@@ -403,7 +404,7 @@ static const char *check_end(const struct lockfsm *fsm,
 static const char *check_swept(const struct lockfsm *fsm)
 {
     uint64_t count = 0, last = 0;
-    LIST_FOR (const struct session, session, &fsm->to_sweep, in_swept) {
+    LIST_FOR (const struct session, session, &fsm->left.to_sweep, in_swept) {
         /* SWEEP follows this order: all nodes must have the same. */
         if (session->end == SESSION_LIVES || session->end_serial <= last) {
             return "ends of sessions out of order";
@@ -411,11 +412,12 @@ static const char *check_swept(const struct lockfsm *fsm)
         last = session->end_serial;
         count++;
     }
-    if (count != HASH_CNT(by_id, fsm->swept)) {
+    if (count != HASH_CNT(by_id, fsm->left.swept)) {
         return "an ended session that SWEEP does not know";
     }
     last = 0;
-    LIST_FOR (const struct session, session, &fsm->to_recheck, in_recheck) {
+    LIST_FOR (const struct session, session, &fsm->left.to_recheck,
+              in_recheck) {
         if (session->recheck_serial <= last ||
             session->recheck_serial > fsm->next_serial) {
             return "sessions to be rechecked out of order";
@@ -462,7 +464,7 @@ static const char *check_notices(const struct lockfsm *fsm,
                                  const struct session *session)
 {
     uint64_t number = session->dropped_number;
-    uint64_t last = fsm->token_base + fsm->applied_index;
+    uint64_t last = fsm->epoch.token_base + fsm->applied_index;
     uint32_t count = 0;
     LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
         if (ended->number < number || ended->first_token > ended->token ||
@@ -516,8 +518,9 @@ static const char *invariants_check_session(const struct lockfsm *fsm,
         result_count != session->result_count) {
         return "a wrong count in a session";
     }
-    if ((session->id <= fsm->token_base && !may_be_of_former_life(session)) ||
-        session->id > fsm->token_base + fsm->applied_index) {
+    if ((session->id <= fsm->epoch.token_base &&
+         !may_be_of_former_life(session)) ||
+        session->id > fsm->epoch.token_base + fsm->applied_index) {
         return "a session id out of its range";
     }
     /* Rule 18: a durable session has no lease, and blacklisting ends it at
@@ -567,13 +570,14 @@ static uint64_t size_of_lock(const struct lock *lock)
 static uint64_t size_of_users(const struct lockfsm *fsm)
 {
     uint64_t size = 0;
-    HASH_FOR (const struct user, user, fsm->users, by_name) {
+    HASH_FOR (const struct user, user, fsm->access.users, by_name) {
         size += structure_size(&user->stored) + user->name.size;
     }
-    HASH_FOR (const struct role, role, fsm->roles, by_name) {
+    HASH_FOR (const struct role, role, fsm->access.roles, by_name) {
         size += structure_size(&role->stored) + role->name.size;
     }
-    HASH_FOR (const struct revocation, one, fsm->revocations, by_fingerprint) {
+    HASH_FOR (const struct revocation, one, fsm->access.revocations,
+              by_fingerprint) {
         size += structure_size(&one->stored);
     }
     return size;
@@ -582,7 +586,7 @@ static uint64_t size_of_users(const struct lockfsm *fsm)
 static const char *invariants_check_size(const struct lockfsm *fsm)
 {
     uint64_t size = size_of_users(fsm);
-    LIST_FOR (const struct member, member, &fsm->members, in_order) {
+    LIST_FOR (const struct member, member, &fsm->members.list, in_order) {
         size += structure_size(&member->stored);
     }
     HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
@@ -678,17 +682,17 @@ static bool former_tokens_are_right(const struct lockfsm *fsm)
 
 static const char *check_clock(const struct lockfsm *fsm)
 {
-    if (fsm->clock_index > fsm->applied_index ||
-        fsm->begin_count > BEGIN_MARK_MAX) {
+    if (fsm->clock.index > fsm->applied_index ||
+        fsm->clock.begin_count > BEGIN_MARK_MAX) {
         return "a clock from the future";
     }
-    for (uint32_t i = 0; i < fsm->begin_count; i++) {
-        const struct begin_mark *begin = &fsm->begins[i];
+    for (uint32_t i = 0; i < fsm->clock.begin_count; i++) {
+        const struct begin_mark *begin = &fsm->clock.begins[i];
         /* K never goes back, so neither do the BEGINs that advanced it. */
-        bool has_next = i + 1 < fsm->begin_count;
+        bool has_next = i + 1 < fsm->clock.begin_count;
         if (begin->log_index >=
-                (has_next ? begin[1].log_index : fsm->clock_index + 1) ||
-            begin->clock_ms > (has_next ? begin[1].since_ms : fsm->clock_ms) ||
+                (has_next ? begin[1].log_index : fsm->clock.index + 1) ||
+            begin->clock_ms > (has_next ? begin[1].since_ms : fsm->clock.ms) ||
             begin->since_ms > begin->clock_ms) {
             return "BEGINs out of order";
         }
@@ -698,13 +702,14 @@ static const char *check_clock(const struct lockfsm *fsm)
             return "a blacklisting from the future";
         }
     }
-    if ((fsm->relist_at != 0 && session_find(fsm, fsm->relist_at) == NULL) ||
-        (fsm->relist_at == 0) != (fsm->relist_since == 0) ||
-        (fsm->relist_again != 0 && fsm->relist_again <= fsm->relist_since) ||
-        u64_max(fsm->relist_since, fsm->relist_again) > fsm->applied_index) {
+    if ((fsm->relist.at != 0 && session_find(fsm, fsm->relist.at) == NULL) ||
+        (fsm->relist.at == 0) != (fsm->relist.since == 0) ||
+        (fsm->relist.again != 0 && fsm->relist.again <= fsm->relist.since) ||
+        u64_max(fsm->relist.since, fsm->relist.again) > fsm->applied_index) {
         return "a reevaluation that skips sessions";
     }
-    return fsm->quarantine_clock_ms > span_clock(fsm, fsm->quarantine_ms)
+    return fsm->epoch.quarantine_clock_ms >
+                   span_clock(fsm, fsm->epoch.quarantine_ms)
                ? "a quarantine from the future"
                : NULL;
 }
@@ -735,11 +740,11 @@ static const char *invariants_check_user(const struct lockfsm *fsm,
 
 static const char *check_users(const struct lockfsm *fsm)
 {
-    uint64_t secrets = 0, roles = 0, counted = fsm->admin.user_count;
-    HASH_FOR (const struct role, role, fsm->roles, by_name) {
+    uint64_t secrets = 0, roles = 0, counted = fsm->access.admin.user_count;
+    HASH_FOR (const struct role, role, fsm->access.roles, by_name) {
         counted += role->user_count;
     }
-    HASH_FOR (const struct user, user, fsm->users, by_name) {
+    HASH_FOR (const struct user, user, fsm->access.users, by_name) {
         const char *wrong = invariants_check_user(fsm, user);
         if (wrong != NULL) {
             return wrong;
@@ -751,13 +756,13 @@ static const char *check_users(const struct lockfsm *fsm)
     if (roles != counted) {
         return "a wrong count of a role's users";
     }
-    if (secrets != HASH_CNT(by_hash, fsm->secrets)) {
+    if (secrets != HASH_CNT(by_hash, fsm->access.secrets)) {
         return "users and secrets disagree";
     }
     if (!quota_is_right(fsm)) {
         return "a wrong use of a user's quota";
     }
-    return fsm->local.is_disabled ? "the local user is disabled" : NULL;
+    return fsm->access.local.is_disabled ? "the local user is disabled" : NULL;
 }
 
 #ifdef HASP_CHECK_SLOW
@@ -794,10 +799,12 @@ static const char *check_orders(const struct lockfsm *fsm)
                            HASH_CNT(by_id, fsm->sessions) &&
                        fsm->fence_order.count ==
                            HASH_CNT(by_resource, fsm->fences) &&
-                       fsm->user_order.count == HASH_CNT(by_name, fsm->users) &&
-                       fsm->role_order.count == HASH_CNT(by_name, fsm->roles) &&
-                       fsm->revocation_order.count ==
-                           HASH_CNT(by_fingerprint, fsm->revocations);
+                       fsm->access.user_order.count ==
+                           HASH_CNT(by_name, fsm->access.users) &&
+                       fsm->access.role_order.count ==
+                           HASH_CNT(by_name, fsm->access.roles) &&
+                       fsm->access.revocation_order.count ==
+                           HASH_CNT(by_fingerprint, fsm->access.revocations);
     return is_complete && is_in_order(fsm)
                ? NULL
                : "a structure is missing from its ordered set";
@@ -806,11 +813,12 @@ static const char *check_orders(const struct lockfsm *fsm)
 static const char *invariants_check_members(const struct lockfsm *fsm)
 {
     uint32_t count = 0, removed = 0;
-    LIST_FOR (const struct member, member, &fsm->members, in_order) {
+    LIST_FOR (const struct member, member, &fsm->members.list, in_order) {
         count += member->incarnation != 0;
         removed += member->incarnation == 0;
     }
-    return count == fsm->member_count && removed == fsm->removed_count &&
+    return count == fsm->members.count &&
+                   removed == fsm->members.removed_count &&
                    removed <= REMOVED_COUNT_MAX
                ? NULL
                : "a wrong count of members";
@@ -834,12 +842,12 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
         /* A token that nobody was granted would lock all later holders out of
          * the resource. */
         if (!fence_may_have(fence->token,
-                            fsm->token_base + fsm->applied_index)) {
+                            fsm->epoch.token_base + fsm->applied_index)) {
             return "a fence has admitted a token that was never granted";
         }
     }
-    if (!list_is_empty(&fsm->touched) || !list_is_empty(&fsm->unbacked) ||
-        fsm->emptied != NULL) {
+    if (!list_is_empty(&fsm->settle.touched) ||
+        !list_is_empty(&fsm->settle.unbacked) || fsm->settle.emptied != NULL) {
         return "a touched lock was not settled";
     }
     if (!former_tokens_are_right(fsm)) {

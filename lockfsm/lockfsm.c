@@ -30,15 +30,15 @@ static void lockfsm_init(struct lockfsm *fsm)
 {
     fsm->limits = lockfsm_default_limits;
     list_init(&fsm->durable);
-    list_init(&fsm->to_sweep);
-    list_init(&fsm->to_recheck);
-    list_init(&fsm->cut);
+    list_init(&fsm->left.to_sweep);
+    list_init(&fsm->left.to_recheck);
+    list_init(&fsm->left.cut);
     list_init(&fsm->blacklist);
-    list_init(&fsm->members);
+    list_init(&fsm->members.list);
     list_init(&fsm->acts.list);
     users_init(fsm);
-    list_init(&fsm->touched);
-    list_init(&fsm->unbacked);
+    list_init(&fsm->settle.touched);
+    list_init(&fsm->settle.unbacked);
     list_init(&fsm->waits);
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
         list_init(&fsm->ledger.changed[kind]);
@@ -59,19 +59,19 @@ struct lockfsm *lockfsm_new(void)
 static void lockfsm_done(struct lockfsm *fsm)
 {
     HASH_CLEAR(by_id, fsm->sessions);
-    HASH_CLEAR(by_id, fsm->swept);
+    HASH_CLEAR(by_id, fsm->left.swept);
     HASH_CLEAR(by_name, fsm->locks);
     HASH_CLEAR(by_resource, fsm->fences);
     users_done(fsm);
-    HASH_CLEAR(by_fingerprint, fsm->revocations);
+    HASH_CLEAR(by_fingerprint, fsm->access.revocations);
     former_done(fsm);
     holder_index_done(&fsm->places);
     pool_done(&fsm->pool);
-    arena_done(&fsm->decoded);
+    arena_done(&fsm->scratch.decoded);
     buffer_done(&fsm->ledger.deleted);
-    buffer_done(&fsm->identity);
-    buffer_done(&fsm->refusal);
-    buffer_done(&fsm->listed);
+    buffer_done(&fsm->scratch.identity);
+    buffer_done(&fsm->scratch.refusal);
+    buffer_done(&fsm->scratch.listed);
     deadlock_search_free(fsm->search);
     max_counter_done(&fsm->uses.places_of_session);
     max_counter_done(&fsm->uses.waits_of_session);
@@ -109,8 +109,8 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     struct entry decoded;
     struct codec_level needed;
     CHECK(log_index > fsm->applied_index);
-    arena_reset(&fsm->decoded);
-    if (!entry_get(command, &fsm->decoded, &decoded, &needed)) {
+    arena_reset(&fsm->scratch.decoded);
+    if (!entry_get(command, &fsm->scratch.decoded, &decoded, &needed)) {
         return HASP_ECORRUPT;
     }
     if (needed.level > fsm->node_level ||
@@ -121,18 +121,17 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
         return HASP_ECORRUPT;
     }
     const struct origin *origin = entry_origin(&decoded);
-    fsm->log_index = log_index;
-    fsm->effects = effects;
-    fsm->origin = origin != NULL ? *origin : (struct origin){0};
-    fsm->user = user_numbered(fsm, decoded.user);
-    fsm->queued_index = 0;
-    fsm->slice_left = fsm->slice;
-    fsm->grants_left = fsm->slice;
-    fsm->looks_left = (uint64_t)fsm->slice * LOOKS_PER_PLACE;
-    fsm->goes_on = false;
-    fsm->edges_left = DEADLOCK_STEP_MAX;
-    fsm->reductions_left = REDUCTION_STEP_MAX;
-    fsm->steps = 0;
+    fsm->entry = (struct applying){
+        .log_index = log_index,
+        .effects = effects,
+        .origin = origin != NULL ? *origin : (struct origin){0},
+        .user = user_numbered(fsm, decoded.user),
+        .slice_left = fsm->slice,
+        .grants_left = fsm->slice,
+        .looks_left = (uint64_t)fsm->slice * LOOKS_PER_PLACE,
+        .edges_left = DEADLOCK_STEP_MAX,
+        .reductions_left = REDUCTION_STEP_MAX,
+    };
     trail_note(fsm, &decoded);
     uint32_t slot = effects->count;
     effect_add(fsm, EFFECT_RESULT);
@@ -144,26 +143,26 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
         entry_refuse(&result, RESULT_LEVEL, needed.what);
     }
     finish_entry(fsm);
-    CHECK_SLOW(fsm->steps <= lockfsm_step_max(fsm));
-    CHECK(IMPLIES(result.code == RESULT_QUEUED, fsm->queued_index != 0));
+    CHECK_SLOW(fsm->entry.steps <= lockfsm_step_max(fsm));
+    CHECK(IMPLIES(result.code == RESULT_QUEUED, fsm->entry.queued_index != 0));
     audit_note(fsm, &decoded, &result);
 
     struct result copy;
     effect_copy_result(fsm, &copy, &result);
     struct effect *effect = &effects->effect[slot];
     effect->result = copy;
-    effect->session = fsm->origin.session;
-    effect->wait_index = fsm->queued_index;
+    effect->session = fsm->entry.origin.session;
+    effect->wait_index = fsm->entry.queued_index;
     fsm->applied_index = log_index;
     fsm->applied_term = term;
-    fsm->effects = NULL;
+    fsm->entry.effects = NULL;
     return 0;
 }
 
 void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term)
 {
     CHECK(log_index > fsm->applied_index);
-    fsm->trail.command = NULL;
+    trail_none(fsm);
     fsm->applied_index = log_index;
     fsm->applied_term = term;
 }
@@ -187,19 +186,19 @@ uint64_t lockfsm_flushed_index(const struct lockfsm *fsm)
 
 uint64_t lockfsm_token_base(const struct lockfsm *fsm)
 {
-    return fsm->token_base;
+    return fsm->epoch.token_base;
 }
 
 void lockfsm_cluster_id(const struct lockfsm *fsm,
                         uint8_t ret_id[CLUSTER_ID_SIZE])
 {
-    memcpy(ret_id, fsm->cluster_id, sizeof fsm->cluster_id);
+    memcpy(ret_id, fsm->epoch.cluster_id, sizeof fsm->epoch.cluster_id);
 }
 
 bool lockfsm_former_id(const struct lockfsm *fsm, uint32_t at,
                        uint8_t ret_id[CLUSTER_ID_SIZE])
 {
-    const uint8_t *id = fsm->former_ids + (size_t)at * CLUSTER_ID_SIZE;
+    const uint8_t *id = fsm->epoch.former_ids + (size_t)at * CLUSTER_ID_SIZE;
     if (at >= FORMER_ID_MAX || !cluster_id_is_known(id)) {
         return false;
     }
@@ -209,7 +208,7 @@ bool lockfsm_former_id(const struct lockfsm *fsm, uint32_t at,
 
 uint64_t lockfsm_steps(const struct lockfsm *fsm)
 {
-    return fsm->steps;
+    return fsm->entry.steps;
 }
 
 uint64_t lockfsm_step_max(const struct lockfsm *fsm)
@@ -236,14 +235,14 @@ bool lockfsm_has_limits(const struct lockfsm *fsm)
 uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms)
 {
     if (ret_ms != NULL) {
-        *ret_ms = fsm->quarantine_ms;
+        *ret_ms = fsm->epoch.quarantine_ms;
     }
-    return fsm->quarantine_index;
+    return fsm->epoch.quarantine_index;
 }
 
 uint64_t lockfsm_quarantine_clock(const struct lockfsm *fsm)
 {
-    return fsm->quarantine_clock_ms;
+    return fsm->epoch.quarantine_clock_ms;
 }
 
 const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id)
@@ -298,7 +297,7 @@ struct treap *lockfsm_hold_order(struct lockfsm *fsm, uint64_t session)
 
 uint64_t lockfsm_newest_token(const struct lockfsm *fsm)
 {
-    return fsm->token_base + fsm->applied_index;
+    return fsm->epoch.token_base + fsm->applied_index;
 }
 
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,

@@ -40,7 +40,7 @@ uint64_t lockfsm_redis_time(const struct lockfsm *fsm)
 static struct hold *find_value(struct lockfsm *fsm, struct bytes name)
 {
     const struct hold *hold;
-    (void)lockfsm_redis(fsm, fsm->user, name, &hold);
+    (void)lockfsm_redis(fsm, fsm->entry.user, name, &hold);
     return (struct hold *)hold;
 }
 
@@ -112,7 +112,7 @@ static bool are_as_found(struct lockfsm *fsm,
     for (uint32_t i = 0; i < message->key_count; i++) {
         const struct redis_key *key = &message->keys[i];
         const struct hold *hold;
-        if (lockfsm_redis(fsm, fsm->user, key->name, &hold) != key->was ||
+        if (lockfsm_redis(fsm, fsm->entry.user, key->name, &hold) != key->was ||
             (hold != NULL && !bytes_equal(hold->value, key->value))) {
             return false;
         }
@@ -277,10 +277,10 @@ static void redis_change_value(struct lockfsm *fsm, const struct redis_key *key,
 static void redis_tell(struct lockfsm *fsm, const struct redis_command *message)
 {
     /* Messages always have a user; the leader sends none of its own. */
-    CHECK(fsm->user != NULL);
+    CHECK(fsm->entry.user != NULL);
     for (uint32_t i = 0; i < message->message_count; i++) {
         struct effect *effect = effect_add(fsm, EFFECT_MESSAGE);
-        effect->count = fsm->user->number;
+        effect->count = fsm->entry.user->number;
         effect->lock = effect_copy(fsm, message->messages[i].channel);
         effect->text = effect_copy(fsm, message->messages[i].text);
     }

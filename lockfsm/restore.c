@@ -87,24 +87,27 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
         blacklist_forget_session(fsm, session);
         session_free(fsm, session);
     }
-    while (!list_is_empty(&fsm->to_sweep)) {
-        session_free(fsm, LIST_FIRST(&fsm->to_sweep, struct session, in_swept));
+    while (!list_is_empty(&fsm->left.to_sweep)) {
+        session_free(fsm,
+                     LIST_FIRST(&fsm->left.to_sweep, struct session, in_swept));
     }
-    while (!list_is_empty(&fsm->members)) {
-        member_free(fsm, LIST_FIRST(&fsm->members, struct member, in_order));
+    while (!list_is_empty(&fsm->members.list)) {
+        member_free(fsm,
+                    LIST_FIRST(&fsm->members.list, struct member, in_order));
     }
-    CHECK(fsm->uses.waits == 0 && fsm->member_count == 0);
-    CHECK(list_is_empty(&fsm->cut) && list_is_empty(&fsm->to_recheck));
+    CHECK(fsm->uses.waits == 0 && fsm->members.count == 0);
+    CHECK(list_is_empty(&fsm->left.cut) &&
+          list_is_empty(&fsm->left.to_recheck));
     fsm->acts.first = fsm->acts.last + 1;
-    if (cluster_id_is_known(fsm->cluster_id)) {
-        memmove(fsm->former_ids + CLUSTER_ID_SIZE, fsm->former_ids,
+    if (cluster_id_is_known(fsm->epoch.cluster_id)) {
+        memmove(fsm->epoch.former_ids + CLUSTER_ID_SIZE, fsm->epoch.former_ids,
                 FORMER_IDS_SIZE - CLUSTER_ID_SIZE);
-        memcpy(fsm->former_ids, fsm->cluster_id, CLUSTER_ID_SIZE);
+        memcpy(fsm->epoch.former_ids, fsm->epoch.cluster_id, CLUSTER_ID_SIZE);
     }
-    memset(fsm->cluster_id, 0, sizeof fsm->cluster_id);
-    fsm->is_begun = false;
-    fsm->is_new_life = true;
-    fsm->quarantine_ms = quarantine_ms;
-    fsm->quarantine_index = 0;
-    fsm->begin_count = 0;
+    memset(fsm->epoch.cluster_id, 0, sizeof fsm->epoch.cluster_id);
+    fsm->epoch.is_begun = false;
+    fsm->epoch.is_new_life = true;
+    fsm->epoch.quarantine_ms = quarantine_ms;
+    fsm->epoch.quarantine_index = 0;
+    fsm->clock.begin_count = 0;
 }

@@ -140,16 +140,8 @@ struct ledger {
 struct deadlock_search;
 struct former_token;
 
-struct lockfsm {
-    uint32_t
-        node_level; /* What this node understands, not the cluster's level. */
-    uint32_t slice; /* Bound on the work of an entry; the same on all nodes. */
-
-    /* The replicated state. */
-    struct lockfsm_limits limits;
-    uint32_t limit_count; /* LIMIT_COUNT: set by a founder; 0: defaults. */
-    uint64_t applied_index;
-    uint64_t applied_term;
+/* The life of the cluster: a restore begins another one (rule 21). */
+struct epoch {
     uint64_t token_base;
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     uint8_t former_ids[FORMER_IDS_SIZE]; /* The newest first. */
@@ -158,32 +150,34 @@ struct lockfsm {
     uint64_t quarantine_ms;
     uint64_t quarantine_index;    /* The BEGIN from which it counts; 0: none. */
     uint64_t quarantine_clock_ms; /* The clock after that BEGIN. */
-    uint64_t clock_ms;            /* The log's clock; only grows. */
-    uint64_t clock_index;         /* The newest TIME or BEGIN; 0: none yet. */
-    uint64_t
-        redis_time_ms; /* The newest answer to TIME in Redis; only grows. */
+};
+
+/* The log's clock, and the marks of the leaders that have begun. */
+struct log_clock {
+    uint64_t ms;                              /* Only grows. */
+    uint64_t index;                           /* The newest TIME or BEGIN. */
     struct begin_mark begins[BEGIN_MARK_MAX]; /* By index. */
     uint32_t begin_count;
-    uint32_t feature_level; /* 0: never raised. */
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-    uint64_t trials; /* Applied. */
-#endif
-    uint64_t next_serial; /* Counts locks, holds, waits, results. */
-    struct session *sessions;
+};
+
+/* The work that entries have left to SWEEP. */
+struct left_over {
     struct session *swept;  /* Ended sessions that left something. */
     struct list to_sweep;   /* The same, by end_serial. */
     struct list to_recheck; /* Nodes: session.in_recheck, by serial. */
     struct list cut;        /* Nodes: lock.in_cut, by cut_serial. */
-    struct list durable;    /* Nodes: session.in_durable, in no order. */
-    struct lock *locks;
-    struct fence *fences;
-    struct list blacklist;
-    uint32_t blacklist_count;
-    uint64_t relist_at; /* SWEEP has yet to reevaluate the sessions from this id
-                           on; 0: none. */
-    uint64_t relist_since; /* The first entry that changed what is refused. */
-    uint64_t
-        relist_again; /* The same, for another round after this one; 0: none. */
+};
+
+/* The sessions that SWEEP has yet to reevaluate, after a change of what is
+ * refused. */
+struct relist {
+    uint64_t at;    /* Those from this id on; 0: none. */
+    uint64_t since; /* The first entry that changed what is refused. */
+    uint64_t again; /* The same, for another round after this one; 0: none. */
+};
+
+/* Users, roles and revoked certificates. */
+struct access {
     struct user anyone; /* Built in, as is the role. */
     struct user local;
     struct role admin;
@@ -192,65 +186,110 @@ struct lockfsm {
     struct secret *secrets;
     struct role *roles;
     struct revocation *revocations;
-    struct acts acts;
-    struct list members;
-    uint32_t member_count;  /* In 'members', ... */
-    uint32_t removed_count; /* ... and former members. */
-
-    /* Indexes, sums and memory. */
-    struct treap lock_order;
-    struct treap session_order;
-    struct treap fence_order;
     struct treap user_order; /* All but the built-in ones. */
     struct treap role_order;
     struct treap revocation_order;
-    struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
-    struct uses uses;
-    struct holder_index places;
-    struct former_token *former; /* Private to lockfsm/lock/fences.c. */
-    struct pool pool;
-    struct list touched; /* Locks to settle; ... */
-    struct list
-        unbacked; /* ... waits whose owner's hold of the lock has ended; ... */
-    struct session
-        *emptied; /* ... a Redis session without its hold, or NULL. */
-    struct deadlock_search *search;
+};
 
-    struct ledger ledger;
+struct member_list {
+    struct list list;
+    uint32_t count;         /* In 'list', ... */
+    uint32_t removed_count; /* ... and former members. */
+};
 
-    /* The entry being applied. */
+/* The work left to finish_entry(); none between two entries. */
+struct unsettled {
+    struct list touched;     /* Locks to settle; ... */
+    struct list unbacked;    /* ... waits whose owner's hold has ended; ... */
+    struct session *emptied; /* ... a Redis session without its hold. */
+};
+
+/* The entry being applied, or the last one. lockfsm_apply() starts it by one
+ * assignment. */
+struct applying {
     uint64_t log_index;
     struct effects *effects;
     struct trail trail;
-    struct user *user;    /* User of the entry; NULL: the leader's own. */
-    struct origin origin; /* Zero if the command has none. */
-    uint64_t
-        queued_index; /* Index of the wait that it queued or repeated, or 0. */
-    uint64_t slice_left;  /* It may remove this many more places, ... */
-    uint64_t grants_left; /* ... grant this many more requests, ... */
-    uint64_t looks_left;  /* ... and examine this many more waits. */
+    struct user *user;     /* User of the entry; NULL: the leader's own. */
+    struct origin origin;  /* Zero if the command has none. */
+    uint64_t queued_index; /* The wait that it queued or repeated, or 0. */
+    uint64_t slice_left;   /* It may remove this many more places, ... */
+    uint64_t grants_left;  /* ... grant this many more requests, ... */
+    uint64_t looks_left;   /* ... and examine this many more waits. */
     bool goes_on; /* It is a SWEEP, or ends a quarantine: it continues what was
                      cut off. */
     uint64_t edges_left; /* Edges left for its searches for deadlocks, ... */
     uint64_t reductions_left; /* ... and for what follows a suspicion. */
     uint64_t steps;           /* See lockfsm_steps(). */
+};
+
+/* Memory that is used again for each entry. */
+struct scratch {
     struct arena decoded;
     struct buffer identity; /* The request, for its hash. */
     struct buffer refusal;  /* Text of a refusal, see access.h. */
     struct buffer listed;   /* Roles or grants, see trail.c. */
 };
 
+/* tools/parts.py names the module that writes each part. */
+struct lockfsm {
+    uint32_t node_level; /* The highest that this node understands. */
+    uint32_t slice; /* Bound on the work of an entry; the same on all nodes. */
+
+    /* The replicated state. */
+    struct lockfsm_limits limits;
+    uint32_t limit_count; /* LIMIT_COUNT: set by a founder; 0: defaults. */
+    uint64_t applied_index;
+    uint64_t applied_term;
+    struct epoch epoch;
+    struct log_clock clock;
+    uint64_t
+        redis_time_ms; /* The newest answer to TIME in Redis; only grows. */
+    uint32_t feature_level; /* 0: never raised. */
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    uint64_t trials; /* Applied. */
+#endif
+    uint64_t next_serial; /* Counts locks, holds, waits, results. */
+    struct session *sessions;
+    struct left_over left;
+    struct list durable; /* Nodes: session.in_durable, in no order. */
+    struct lock *locks;
+    struct fence *fences;
+    struct list blacklist;
+    uint32_t blacklist_count;
+    struct relist relist;
+    struct access access;
+    struct acts acts;
+    struct member_list members;
+
+    /* Indexes, sums and memory. */
+    struct treap lock_order;
+    struct treap session_order;
+    struct treap fence_order;
+    struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
+    struct uses uses;
+    struct holder_index places;
+    struct former_token *former; /* Private to lockfsm/lock/fences.c. */
+    struct pool pool;
+    struct unsettled settle;
+    struct deadlock_search *search;
+    struct ledger ledger;
+
+    struct applying entry;
+    struct scratch scratch;
+};
+
 /* The token of this entry's grants, and the id of a session that it opens. */
 static inline uint64_t new_token(const struct lockfsm *fsm)
 {
-    return fsm->token_base + fsm->log_index;
+    return fsm->epoch.token_base + fsm->entry.log_index;
 }
 
 /* Rule 21: nothing is granted while clients of an earlier epoch may trust their
  * leases. */
 static inline bool is_quarantined(const struct lockfsm *fsm)
 {
-    return fsm->is_new_life || fsm->quarantine_index != 0;
+    return fsm->epoch.is_new_life || fsm->epoch.quarantine_index != 0;
 }
 
 /* The result of a try that fails. In a quarantine nobody may have the lock, so

@@ -22,16 +22,16 @@
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
 {
     *ret_places = fsm->slice;
-    return !list_is_empty(&fsm->to_sweep) ||
-           (!list_is_empty(&fsm->cut) && !is_quarantined(fsm)) ||
-           !list_is_empty(&fsm->to_recheck) || fsm->relist_at != 0;
+    return !list_is_empty(&fsm->left.to_sweep) ||
+           (!list_is_empty(&fsm->left.cut) && !is_quarantined(fsm)) ||
+           !list_is_empty(&fsm->left.to_recheck) || fsm->relist.at != 0;
 }
 
 void sweep_cut(struct lockfsm *fsm)
 {
-    uint64_t left = is_quarantined(fsm) ? 0 : fsm->grants_left;
-    fsm->goes_on = true;
-    LIST_FOR (struct lock, lock, &fsm->cut, in_cut) {
+    uint64_t left = is_quarantined(fsm) ? 0 : fsm->entry.grants_left;
+    fsm->entry.goes_on = true;
+    LIST_FOR (struct lock, lock, &fsm->left.cut, in_cut) {
         if (left-- == 0) {
             return;
         }
@@ -44,9 +44,9 @@ void sweep_cut(struct lockfsm *fsm)
 static uint64_t sweep_recheck(struct lockfsm *fsm, uint64_t left,
                               uint64_t *ret_count)
 {
-    while (left > 0 && !list_is_empty(&fsm->to_recheck)) {
-        struct session *session = LIST_FIRST(&fsm->to_recheck, struct session,
-                                             in_recheck);
+    while (left > 0 && !list_is_empty(&fsm->left.to_recheck)) {
+        struct session *session = LIST_FIRST(&fsm->left.to_recheck,
+                                             struct session, in_recheck);
         struct result listed = {0};
         bool is_listed = blacklist_refuses(fsm, session, &listed);
         uint32_t before = session->wait_count;
@@ -65,14 +65,14 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
                  struct result *result)
 {
     uint64_t left = command->sweep->places;
-    fsm->grants_left = left;
-    fsm->looks_left = left * LOOKS_PER_PLACE;
+    fsm->entry.grants_left = left;
+    fsm->entry.looks_left = left * LOOKS_PER_PLACE;
     sweep_cut(fsm);
     left = reevaluate_sweep(fsm, left);
     left = sweep_recheck(fsm, left, &result->count);
-    while (left > 0 && !list_is_empty(&fsm->to_sweep)) {
-        struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,
-                                             in_swept);
+    while (left > 0 && !list_is_empty(&fsm->left.to_sweep)) {
+        struct session *session = LIST_FIRST(&fsm->left.to_sweep,
+                                             struct session, in_swept);
         uint64_t taken = session_sweep(fsm, session, left);
         CHECK(taken > 0 || session_places(session) ==
                                0); /* Otherwise SWEEP would never finish. */

@@ -60,7 +60,7 @@ part()
         tail -n 150 "$log"
     else
         grep -E '^(property: [0-9]+ op|(sim|fuzz|unsteady):)' "$log"
-        grep -E '^(layers|circles|tidy):' "$log"
+        grep -E '^(layers|circles|parts|tidy):' "$log"
         grep skipped "$log"
     fi
     passed=$((passed + ok))

@@ -87,7 +87,7 @@ static void history_put(struct core *core, const struct event_log_event *event,
 void lock_history_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
-    struct event_log *event_log = &core->event_log;
+    const struct event_log *event_log = &core->event_log;
     uint64_t wanted = call_number(call, OPTION_COUNT, HISTORY_SHOWN);
     wanted = wanted < HISTORY_SHOWN_MAX ? wanted : HISTORY_SHOWN_MAX;
     uint64_t numbers[HISTORY_SHOWN_MAX];
@@ -122,12 +122,10 @@ void lock_unwatch_run(struct core *core, struct request *request)
 
 /* Confirms one channel; the confirmations of all channels are in the slot of
  * the command. */
-static void channel_confirm(struct core *core, struct request *request,
-                            const char *word, struct bytes channel,
-                            bool has_channel)
+static void channel_confirm(const struct request *request,
+                            struct resp_writer *writer, const char *word,
+                            struct bytes channel, bool has_channel)
 {
-    struct resp_writer *writer = &core->requests.writer;
-    CHECK(writer->out != NULL); /* The caller has called request_reply(). */
     resp_push(writer, 3);
     resp_text(writer, word);
     if (has_channel) {
@@ -140,11 +138,12 @@ static void channel_confirm(struct core *core, struct request *request,
 
 /* Refuses one channel, in the same slot. */
 static void channel_refuse(struct core *core, const struct request *request,
-                           enum core_word word, const char *why)
+                           struct resp_writer *writer, enum core_word word,
+                           const char *why)
 {
-    struct buffer *out = core->requests.writer.out;
+    const struct buffer *out = writer->out;
     size_t start = out->size;
-    word_put(&core->requests.writer, word, "%s", why);
+    word_put(writer, word, "%s", why);
     stats_refused(core, request, word,
                   bytes_of(out->data + start, out->size - start));
 }
@@ -155,15 +154,15 @@ static void channels_subscribe(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     CHECK(conn != NULL && kind != WATCH_PREFIX);
-    request_reply(core, request);
+    struct resp_writer *writer = request_reply(core, request);
     for (uint32_t i = 1; i < call->count; i++) {
         const char *why;
         enum core_word refusal = watch_add(core, conn, kind, call->argument[i],
                                            &why);
         if (refusal == WORD_NONE) {
-            channel_confirm(core, request, word, call->argument[i], true);
+            channel_confirm(request, writer, word, call->argument[i], true);
         } else {
-            channel_refuse(core, request, refusal, why);
+            channel_refuse(core, request, writer, refusal, why);
         }
     }
     request_done(core, request);
@@ -176,13 +175,13 @@ static void channels_unsubscribe(struct core *core, struct request *request,
     struct conn *conn = request->conn;
     bool has_any = false;
     CHECK(conn != NULL && kind != WATCH_PREFIX);
-    request_reply(core, request);
+    struct resp_writer *writer = request_reply(core, request);
     for (uint32_t i = 1; i < call->count; i++) {
         struct watch *watch = watch_find(core, conn, kind, call->argument[i]);
         if (watch != NULL) {
             watch_drop(core, watch);
         }
-        channel_confirm(core, request, word, call->argument[i], true);
+        channel_confirm(request, writer, word, call->argument[i], true);
         has_any = true;
     }
     if (call->count == 1) {
@@ -193,14 +192,15 @@ static void channels_unsubscribe(struct core *core, struct request *request,
                  * text. */
                 buffer_put_bytes(&text, watch_text(watch));
                 watch_drop(core, watch);
-                channel_confirm(core, request, word, buffer_bytes(&text), true);
+                channel_confirm(request, writer, word, buffer_bytes(&text),
+                                true);
                 buffer_done(&text);
                 has_any = true;
             }
         }
     }
     if (!has_any) {
-        channel_confirm(core, request, word, (struct bytes){NULL, 0}, false);
+        channel_confirm(request, writer, word, (struct bytes){NULL, 0}, false);
     }
     request_done(core, request);
 }

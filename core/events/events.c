@@ -348,7 +348,7 @@ void events_missed(struct core *core)
 void events_again(struct core *core, struct conn *conn, struct bytes prefix,
                   const struct event_log_id *id)
 {
-    struct event_log *event_log = &core->event_log;
+    const struct event_log *event_log = &core->event_log;
     uint64_t from;
     if (!event_log_knows(core, id) || !is_little(core, prefix, id, &from)) {
         struct event gap = make_gap(core, prefix);

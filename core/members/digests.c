@@ -67,15 +67,13 @@ static const struct frame_digest *of_member(struct core *core, uint64_t id,
 static void digests_condemn(struct core *core, uint64_t log_index)
 {
     char why[HASP_WHY_SIZE];
-    CHECK(!core->run.has_fatal); /* A node is condemned only once. */
     snprintf(why, sizeof why,
              "the state of this node at entry %" PRIu64
              " differs from that of a majority: its memory or its disk was "
              "damaged, or its program differs. Remove this member from the "
              "cluster and add it again with an empty directory",
              log_index);
-    core->run.has_fatal = true;
-    core->port.data_lost(core->port.data, why);
+    core_condemn(core, why);
 }
 
 static void notify_diverged(struct core *core, uint64_t id,

@@ -98,6 +98,13 @@ void feature_refuse(struct core *core, struct request *request,
     request_refuse(core, request, WORD_LEVEL, text);
 }
 
+void feature_member_changed(struct core *core)
+{
+    if (is_leader(core)) {
+        core->leadership.must_compare_levels = true;
+    }
+}
+
 void feature_turn(struct core *core)
 {
     char why[HASP_WHY_SIZE];

@@ -34,6 +34,8 @@ bool feature_allows(const struct core *core, uint32_t level);
 void feature_refuse(struct core *core, struct request *request,
                     const char *what);
 
+/* A member is new, or has a new connection: its level may have changed. */
+void feature_member_changed(struct core *core);
 /* Proposes the level, or logs that an operator could. */
 void feature_turn(struct core *core);
 

@@ -183,8 +183,7 @@ static void log_loss_condemn(struct core *core, uint64_t from,
     /* Only a barred node is condemned, after two have said so. */
     CHECK(is_barred(core) && !core->run.has_fatal);
     put_why(core, from, lost, why);
-    core->run.has_fatal = true;
-    core->port.data_lost(core->port.data, why);
+    core_condemn(core, why);
 }
 
 int log_loss_received(struct core *core, uint64_t from, struct bytes body)

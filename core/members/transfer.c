@@ -141,7 +141,7 @@ static void transfer_go(struct core *core)
  * not to lead. */
 static void begin_unasked(struct core *core)
 {
-    struct leadership *leadership = &core->leadership;
+    const struct leadership *leadership = &core->leadership;
     if (leadership->transfer.state != TRANSFER_NONE ||
         replica_is_transferring(core->replica)) {
         return;

@@ -16,6 +16,12 @@
 /* While an earlier flush is being written the next one waits. */
 #define BUSY_RETRY_NS (20 * NS_PER_MS)
 
+void flush_start(struct core *core, struct table *table)
+{
+    CHECK(core->flush.table == NULL); /* core_begin() is called once. */
+    core->flush.table = table;
+}
+
 void flush_plan(struct core *core)
 {
     if (core->flush.due_ns == 0) {

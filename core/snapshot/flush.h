@@ -20,6 +20,8 @@ struct flush {
     bool is_table_full; /* Until its reader has ended. */
 };
 
+/* Called once, when the core starts. */
+void flush_start(struct core *core, struct table *table);
 /* Writes the state into the table if that is due; or in the next turn, if this
  * one has applied very much: output leaves first, and new input is read. True
  * if it did. */

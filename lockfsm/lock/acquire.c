@@ -36,7 +36,7 @@ static const char *acquire_what_is_wrong(const struct lockfsm *fsm,
             return "name";
         }
     }
-    if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
+    if (fsm->entry.origin.owner.size > OWNER_SIZE_MAX) {
         return "owner";
     }
     if (message->mode != LOCK_EXCLUSIVE && message->mode != LOCK_SHARED &&
@@ -88,7 +88,8 @@ static bool acquire_look_up(struct lockfsm *fsm, struct acquisition *a,
         struct lock *lock = lock_find(fsm, a->names[i]);
         a->locks[i] = lock;
         a->new_lock_count += lock == NULL;
-        a->own[i] = hold_find(fsm, lock, a->session->id, fsm->origin.owner);
+        a->own[i] = hold_find(fsm, lock, a->session->id,
+                              fsm->entry.origin.owner);
         if (lock != NULL && a->terms.hold.mode == LOCK_SLOTS &&
             lock->slots != 0 && lock->slots != a->terms.hold.slots) {
             entry_refuse(result, RESULT_BAD_ARGUMENT,
@@ -160,7 +161,7 @@ static struct wait *find_standing(struct lockfsm *fsm,
     }
     for (uint32_t i = 0; i < a->count; i++) {
         struct wait *wait = wait_find(fsm, a->locks[i], a->session->id,
-                                      fsm->origin.owner);
+                                      fsm->entry.origin.owner);
         if (wait != NULL) {
             return wait;
         }
@@ -206,7 +207,7 @@ static bool acquire_is_free(struct lockfsm *fsm, const struct acquisition *a)
 static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
 {
     const struct waiter *waiter = waiter_find(fsm, a->session->id,
-                                              fsm->origin.owner);
+                                              fsm->entry.origin.owner);
     if (!a->message->is_barging || is_quarantined(fsm) ||
         (waiter != NULL && waiter->wait_count > 0)) {
         return false;
@@ -232,7 +233,7 @@ static uint64_t text_of_new(const struct lockfsm *fsm,
     uint64_t text = 0;
     for (uint32_t i = 0; i < a->count; i++) {
         if (a->own[i] == NULL) {
-            text += fsm->origin.owner.size + a->message->value.size;
+            text += fsm->entry.origin.owner.size + a->message->value.size;
             text += a->locks[i] == NULL ? a->names[i].size : 0;
         }
     }
@@ -246,7 +247,7 @@ static uint64_t bytes_of_new(const struct lockfsm *fsm,
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < a->count; i++) {
         if (a->own[i] == NULL) {
-            bytes += place_bytes(a->names[i], fsm->origin.owner,
+            bytes += place_bytes(a->names[i], fsm->entry.origin.owner,
                                  a->message->value);
         }
     }
@@ -297,11 +298,11 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
                lock->wait_count >= limit[LIMIT_WAITS_PER_LOCK]) {
         entry_refuse(result, RESULT_LIMIT, "waits of the lock");
     } else if (session->asker_count >= limit[LIMIT_OWNERS_PER_SESSION] &&
-               waiter_find(fsm, session->id, fsm->origin.owner) == NULL) {
+               waiter_find(fsm, session->id, fsm->entry.origin.owner) == NULL) {
         entry_refuse(result, RESULT_LIMIT, "owners of the session");
     } else {
         /* Each wait has a copy of the owner's tag, and so has the waiter. */
-        uint64_t text = (count + 1) * fsm->origin.owner.size;
+        uint64_t text = (count + 1) * fsm->entry.origin.owner.size;
         struct quota more = {{[QUOTA_HOLDS] = count,
                               [QUOTA_WAITS] = count,
                               [QUOTA_BYTES] = count * RECORD_SIZE + text}};
@@ -361,12 +362,12 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
                        struct result *result)
 {
     struct bytes cycle;
-    CHECK(fsm->queued_index == first->wait_index);
+    CHECK(fsm->entry.queued_index == first->wait_index);
     /* A cycle is closed by its newest wait, so only a newcomer has to be
      * checked, once all of its waits are queued. */
     if (deadlock_of_newcomer(fsm, first->waiter, &cycle)) {
         request_free(fsm, first);
-        fsm->queued_index = 0;
+        fsm->entry.queued_index = 0;
         result->code = RESULT_DEADLOCK;
         result->text = cycle;
         return;
@@ -386,7 +387,7 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
 static struct wait_terms terms_of(const struct lockfsm *fsm,
                                   const struct acquire_command *message)
 {
-    return (struct wait_terms){.hold = {.owner = fsm->origin.owner,
+    return (struct wait_terms){.hold = {.owner = fsm->entry.origin.owner,
                                         .value = message->value,
                                         .mode = (enum lock_mode)message->mode,
                                         .slots = message->slots,
@@ -449,7 +450,8 @@ void apply_cancel(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     struct lock *lock = lock_find(fsm, name);
-    struct wait *wait = wait_find(fsm, lock, session->id, fsm->origin.owner);
+    struct wait *wait = wait_find(fsm, lock, session->id,
+                                  fsm->entry.origin.owner);
     if (wait != NULL) {
         struct result nothing = {.code = RESULT_NOT_ACQUIRED};
         wait_end(fsm, wait, "cancelled", &nothing);
@@ -457,6 +459,7 @@ void apply_cancel(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     /* The wait was granted meanwhile, or has ended: the token shows which. */
-    struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
+    struct hold *hold = hold_find(fsm, lock, session->id,
+                                  fsm->entry.origin.owner);
     result->token = hold != NULL ? hold->token : 0;
 }

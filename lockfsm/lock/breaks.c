@@ -61,9 +61,9 @@ static bool is_meant(const struct hold *hold,
 static struct bytes breaks_who(const struct lockfsm *fsm, struct bytes by)
 {
     /* Every break has a user; the leader proposes none on its own. */
-    CHECK(fsm->user != NULL);
-    bool is_proved = fsm->user->number > USER_LOCAL;
-    return by.size > 0 && !is_proved ? by : fsm->user->name;
+    CHECK(fsm->entry.user != NULL);
+    bool is_proved = fsm->entry.user->number > USER_LOCAL;
+    return by.size > 0 && !is_proved ? by : fsm->entry.user->name;
 }
 
 static void breaks_announce(struct lockfsm *fsm, struct hold *hold,
@@ -74,7 +74,7 @@ static void breaks_announce(struct lockfsm *fsm, struct hold *hold,
     hold->breaks = pool_take(&fsm->pool, sizeof *hold->breaks);
     hold->break_count = 1;
     *hold->breaks = (struct hold_break){
-        .since_index = fsm->log_index,
+        .since_index = fsm->entry.log_index,
         .after_ms = message->after_ms,
         .clock_ms = span_clock(fsm, message->after_ms),
         .by = pool_copy(&fsm->pool, breaks_who(fsm, message->by)),
@@ -110,7 +110,7 @@ static bool find_meant(struct lockfsm *fsm, struct lock *lock,
     }
     /* The work of an entry is bounded and counted, since every node does it
      * while all its clients wait. */
-    fsm->steps += count;
+    fsm->entry.steps += count;
     LIST_EACH (node, is_by_session ? &session->holds : &lock->holds) {
         struct hold *hold = is_by_session
                                 ? LIST_ENTRY(node, struct hold, in_session)

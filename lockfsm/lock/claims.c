@@ -118,7 +118,7 @@ struct hold *claim_find(struct lockfsm *fsm, const struct lock *lock,
     struct hold *found = NULL;
     for (int looks = 0; claim != NULL && looks < CLAIM_LOOK_MAX; looks++) {
         struct hold *hold = hold_of(claim, which);
-        fsm->steps++;
+        fsm->entry.steps++;
         if (has_token(hold, token)) {
             *ret_many = found != NULL;
             found = hold;

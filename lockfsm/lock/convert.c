@@ -61,7 +61,7 @@ static void upgrade_now(struct lockfsm *fsm, struct hold *hold,
         bool is_deadlock = deadlock_of_newcomer(fsm, wait->waiter, &cycle);
         /* The wait was queued only for the search. */
         wait_free(fsm, wait);
-        fsm->queued_index = 0;
+        fsm->entry.queued_index = 0;
         if (is_deadlock) {
             result->code = RESULT_DEADLOCK;
             result->text = cycle;

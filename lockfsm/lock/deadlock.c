@@ -261,12 +261,12 @@ static void deadlock_spend(uint64_t *left, const struct deadlock_search *search)
 static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
 {
     bool has_changed = true;
-    deadlock_spend(&fsm->edges_left, search);
+    deadlock_spend(&fsm->entry.edges_left, search);
     search->is_reducing = true;
     search->step_count = 0;
     /* The reduction has a budget of its own in each entry; if it is used up,
      * the wait is queued (a search that was given up reports no deadlock). */
-    search->step_max = (uint32_t)fsm->reductions_left;
+    search->step_max = (uint32_t)fsm->entry.reductions_left;
     while (has_changed) {
         has_changed = false;
         for (uint32_t slot = 0; slot < search->count; slot++) {
@@ -413,7 +413,7 @@ static struct deadlock_search *search_begin(struct lockfsm *fsm)
     }
     fsm->search->is_reducing = false;
     fsm->search->step_count = 0;
-    fsm->search->step_max = (uint32_t)fsm->edges_left;
+    fsm->search->step_max = (uint32_t)fsm->entry.edges_left;
     return fsm->search;
 }
 
@@ -452,8 +452,9 @@ bool deadlock_found(struct lockfsm *fsm, struct waiter *waiter,
     if (!is_found && search->step_count > search->step_max) {
         tell_given_up(fsm, waiter);
     }
-    deadlock_spend(
-        search->is_reducing ? &fsm->reductions_left : &fsm->edges_left, search);
+    deadlock_spend(search->is_reducing ? &fsm->entry.reductions_left
+                                       : &fsm->entry.edges_left,
+                   search);
     if (!is_found) {
         return false;
     }

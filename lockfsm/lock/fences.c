@@ -66,7 +66,7 @@ static struct former_token *former_find(const struct lockfsm *fsm,
 bool hold_is_former(const struct lockfsm *fsm, const struct hold *hold)
 {
     return hold->session->is_durable && is_token(hold->token) &&
-           hold->token < fsm->token_base;
+           hold->token < fsm->epoch.token_base;
 }
 
 void former_takes(struct lockfsm *fsm, const struct hold *hold)
@@ -134,7 +134,7 @@ uint64_t former_sum(const struct lockfsm *fsm)
  * again, even if the restored fence does not remember their successors. */
 static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
 {
-    return is_token(token) && token < fsm->token_base &&
+    return is_token(token) && token < fsm->epoch.token_base &&
            former_count(fsm, token) == 0;
 }
 

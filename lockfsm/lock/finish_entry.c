@@ -56,8 +56,8 @@ static void grant_request(struct lockfsm *fsm, struct wait *wait)
         CHECK(count < MULTI_COUNT_MAX);
         tokens[count++] = grant_wait(fsm, member);
     }
-    CHECK(fsm->grants_left > 0);
-    fsm->grants_left -= u64_min(count, fsm->grants_left);
+    CHECK(fsm->entry.grants_left > 0);
+    fsm->entry.grants_left -= u64_min(count, fsm->entry.grants_left);
     struct result result = {.code = RESULT_OK,
                             .token = tokens[0],
                             .tokens = tokens,
@@ -95,19 +95,19 @@ static bool grant_from(struct lockfsm *fsm, struct lock *lock,
 {
     /* Granting that was cut off is left to SWEEP, so that no other entry pays
      * for it. */
-    bool may_look = lock->cut_serial == 0 || fsm->goes_on;
+    bool may_look = lock->cut_serial == 0 || fsm->entry.goes_on;
     while (handing->at != NULL && lock_can_go_on(handing->at)) {
         struct wait *wait = handing->at;
         uint64_t looks;
-        if (!may_look || fsm->looks_left == 0) {
+        if (!may_look || fsm->entry.looks_left == 0) {
             return false;
         }
         bool is_free = request_is_free(fsm, wait, &looks);
-        if (is_free && fsm->grants_left == 0) {
+        if (is_free && fsm->entry.grants_left == 0) {
             return false;
         }
-        fsm->looks_left -= u64_min(looks, fsm->looks_left);
-        fsm->steps += looks;
+        fsm->entry.looks_left -= u64_min(looks, fsm->entry.looks_left);
+        fsm->entry.steps += looks;
         handing->at = finish_entry_behind(lock, wait);
         if (is_free) {
             grant_request(fsm, wait);
@@ -154,8 +154,8 @@ static bool finish_entry_is_wanted(const struct lock *lock)
  * just been queued. */
 static void search_unbacked(struct lockfsm *fsm)
 {
-    while (!list_is_empty(&fsm->unbacked)) {
-        struct wait *wait = LIST_FIRST(&fsm->unbacked, struct wait,
+    while (!list_is_empty(&fsm->settle.unbacked)) {
+        struct wait *wait = LIST_FIRST(&fsm->settle.unbacked, struct wait,
                                        in_unbacked);
         struct result result = {.code = RESULT_DEADLOCK};
         list_remove(&wait->in_unbacked);
@@ -167,8 +167,8 @@ static void search_unbacked(struct lockfsm *fsm)
 
 static void tell_delays(struct lockfsm *fsm)
 {
-    LIST_FOR (struct lock, lock, &fsm->touched, in_touched) {
-        if (lock->delay_ms > 0 && lock->delay_index == fsm->log_index) {
+    LIST_FOR (struct lock, lock, &fsm->settle.touched, in_touched) {
+        if (lock->delay_ms > 0 && lock->delay_index == fsm->entry.log_index) {
             struct effect *effect = effect_add(fsm, EFFECT_DELAYED);
             effect->lock = effect_copy(fsm, lock->name);
             effect->time_ms = lock->delay_ms;
@@ -180,14 +180,16 @@ static void tell_delays(struct lockfsm *fsm)
 void finish_entry(struct lockfsm *fsm)
 {
     search_unbacked(fsm);
-    if (fsm->emptied != NULL) {
-        CHECK(fsm->emptied->is_redis && fsm->emptied->wait_count == 0);
-        session_end(fsm, fsm->emptied, SESSION_RELEASED);
+    if (fsm->settle.emptied != NULL) {
+        CHECK(fsm->settle.emptied->is_redis &&
+              fsm->settle.emptied->wait_count == 0);
+        session_end(fsm, fsm->settle.emptied, SESSION_RELEASED);
     }
-    CHECK(fsm->emptied == NULL);
+    CHECK(fsm->settle.emptied == NULL);
     tell_delays(fsm);
-    while (!list_is_empty(&fsm->touched)) {
-        struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);
+    while (!list_is_empty(&fsm->settle.touched)) {
+        struct lock *lock = LIST_FIRST(&fsm->settle.touched, struct lock,
+                                       in_touched);
         list_remove(&lock->in_touched);
         /* The lock stays marked as touched, so that a grant does not list it
          * again. */
@@ -201,5 +203,5 @@ void finish_entry(struct lockfsm *fsm)
         }
     }
     /* Granting removes nothing. */
-    CHECK(list_is_empty(&fsm->unbacked) && fsm->emptied == NULL);
+    CHECK(list_is_empty(&fsm->settle.unbacked) && fsm->settle.emptied == NULL);
 }

@@ -82,8 +82,8 @@ static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
         }
     }
     /* A token of an earlier epoch is older than all waits. */
-    return lock->last_token > fsm->token_base
-               ? lock->last_token - fsm->token_base
+    return lock->last_token > fsm->epoch.token_base
+               ? lock->last_token - fsm->epoch.token_base
                : 0;
 }
 
@@ -199,7 +199,7 @@ bool request_is_going(const struct lockfsm *fsm, const struct wait *wait)
     if (session->end != SESSION_LIVES || session_is_refused(fsm, session)) {
         return true;
     }
-    if (session->recheck_serial == 0 && fsm->relist_at == 0) {
+    if (session->recheck_serial == 0 && fsm->relist.at == 0) {
         return false;
     }
     REQUEST_EACH (const struct wait, member, wait) {

@@ -29,7 +29,8 @@ bool hold_is(const struct hold *hold, uint64_t token)
 struct hold *hold_find_meant(const struct lockfsm *fsm, const struct lock *lock,
                              const struct session *session, uint64_t token)
 {
-    struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
+    struct hold *hold = hold_find(fsm, lock, session->id,
+                                  fsm->entry.origin.owner);
     return hold != NULL && (token == 0 || hold_is(hold, token)) ? hold : NULL;
 }
 
@@ -130,7 +131,7 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
     hold->serial = ++fsm->next_serial;
     hold->token = new_token(fsm);
     hold->first_token = hold->token;
-    hold->granted_index = fsm->log_index;
+    hold->granted_index = fsm->entry.log_index;
     hold_link(fsm, hold);
     /* A lock's tokens never decrease: this is what a fenced resource relies on
      * (rule 11). */
@@ -167,7 +168,7 @@ void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
     hold->token = new_token(fsm);
     hold->first_token = hold->token; /* For clients with a token, another hold.
                                       */
-    hold->granted_index = fsm->log_index;
+    hold->granted_index = fsm->entry.log_index;
     hold->lock->last_token = hold->token;
     record_changed(fsm, &hold->lock->stored);
     hold_tell(fsm, hold, 0, NULL);
@@ -189,7 +190,7 @@ void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
     hold->mode = LOCK_EXCLUSIVE;
     former_gives(fsm, hold);
     hold->token = new_token(fsm);
-    hold->granted_index = fsm->log_index;
+    hold->granted_index = fsm->entry.log_index;
     hold->has_barged = false;
     hold->hold_clock_ms = span_clock(fsm, hold->hold_ms);
     hold->lock->mode = LOCK_EXCLUSIVE;
@@ -208,8 +209,8 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
     payers_count(fsm, &lock->stored, lock->name, user_gives);
     lock->delay_ms = u64_max(lock->delay_ms, hold->delay_ms);
     CHECK(lock->delay_ms > 0);
-    lock->delay_index = fsm->log_index;
-    lock->delay_clock_ms = fsm->clock_ms;
+    lock->delay_index = fsm->entry.log_index;
+    lock->delay_clock_ms = fsm->clock.ms;
     lock->delay_user = hold->session->user_number;
     payers_count(fsm, &lock->stored, lock->name, user_takes);
     if (hold->mode == LOCK_SLOTS && !is_closed) {
@@ -230,7 +231,7 @@ static void end_backing(struct lockfsm *fsm, const struct hold *hold)
         struct result result = {.code = RESULT_NOT_HELD};
         wait_end(fsm, wait, "released", &result);
     } else if (wait != NULL) {
-        list_push_back(&fsm->unbacked, &wait->in_unbacked);
+        list_push_back(&fsm->settle.unbacked, &wait->in_unbacked);
     }
 }
 
@@ -258,8 +259,8 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
     hold_free(fsm, hold);
     lock_touch(fsm, lock);
     if (session->is_redis && session->hold_count == 0) {
-        CHECK(fsm->emptied == NULL);
-        fsm->emptied = session;
+        CHECK(fsm->settle.emptied == NULL);
+        fsm->settle.emptied = session;
     }
 }
 

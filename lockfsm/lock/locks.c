@@ -64,8 +64,8 @@ void lock_list_touched(struct lockfsm *fsm, struct lock *lock)
 {
     if (!lock->is_touched) {
         lock->is_touched = true;
-        fsm->steps++;
-        list_push_back(&fsm->touched, &lock->in_touched);
+        fsm->entry.steps++;
+        list_push_back(&fsm->settle.touched, &lock->in_touched);
     }
 }
 
@@ -94,7 +94,7 @@ void lock_set_cut(struct lockfsm *fsm, struct lock *lock, struct wait *wait,
     if (lock->cut_serial == 0 || is_new_round) {
         list_remove(&lock->in_cut);
         lock->cut_serial = ++fsm->next_serial;
-        list_push_back(&fsm->cut, &lock->in_cut);
+        list_push_back(&fsm->left.cut, &lock->in_cut);
     }
     record_changed(fsm, &lock->stored);
 }
@@ -103,7 +103,7 @@ void lock_leave_to_sweep(struct lockfsm *fsm, struct lock *lock)
 {
     if (lock->cut_serial == 0) {
         lock->cut_serial = ++fsm->next_serial;
-        list_push_back(&fsm->cut, &lock->in_cut);
+        list_push_back(&fsm->left.cut, &lock->in_cut);
         record_changed(fsm, &lock->stored);
     }
 }

@@ -72,14 +72,15 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
 static const struct user *release_whose(const struct lockfsm *fsm,
                                         const struct lock *lock)
 {
-    return lockfsm_may(fsm, fsm->user, VERB_KICK, lock->name, EXTENT_NAME, NULL)
+    return lockfsm_may(fsm, fsm->entry.user, VERB_KICK, lock->name, EXTENT_NAME,
+                       NULL)
                ? NULL
-               : fsm->user;
+               : fsm->entry.user;
 }
 
 static bool release_sees(const struct lockfsm *fsm, const struct hold *hold)
 {
-    return hold->session->user == fsm->user ||
+    return hold->session->user == fsm->entry.user ||
            release_whose(fsm, hold->lock) == NULL;
 }
 
@@ -116,8 +117,8 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     }
     /* Releasing another user's hold is an act; in an open cluster there is only
      * one user. */
-    fsm->trail.is_for_log = hold->session->user == fsm->user &&
-                            fsm->user != &fsm->anyone;
+    trail_is_for_log(fsm, hold->session->user == fsm->entry.user &&
+                              fsm->entry.user != &fsm->access.anyone);
     session_note_ended(fsm, hold, LOSS_RELEASE_IF);
     hold_end(fsm, hold, hold_loss_name(LOSS_RELEASE_IF), true);
     result->count = 1;
@@ -128,7 +129,7 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
 static bool note_is_over_limit(struct lockfsm *fsm, const struct lock *lock,
                                uint64_t size, struct result *result)
 {
-    bool is_own = lock->note_user == fsm->user->number;
+    bool is_own = lock->note_user == fsm->entry.user->number;
     uint64_t old = is_own ? left_bytes(lock->name, lock->note.size) : 0;
     uint64_t new = left_bytes(lock->name, size);
     struct quota more = {{[QUOTA_BYTES] = new > old ? new - old : 0}};

@@ -39,8 +39,8 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->value = pool_copy(&fsm->pool, terms->hold.value);
     wait->mode = terms->hold.mode;
     wait->slots = terms->hold.slots;
-    wait->wait_index = fsm->log_index;
-    wait->asked_index = fsm->log_index;
+    wait->wait_index = fsm->entry.log_index;
+    wait->asked_index = fsm->entry.log_index;
     wait->wait_ms = terms->wait_ms;
     /* K when the span begins (rule 10). */
     wait->wait_clock_ms = span_clock(fsm, wait->wait_ms);
@@ -161,14 +161,14 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
     CHECK_SLOW(wait_find(fsm, lock, session->id, terms->hold.owner) == NULL);
     struct wait *wait = wait_new(fsm, lock, session, terms);
     wait->serial = ++fsm->next_serial;
-    wait->req = fsm->origin.req;
+    wait->req = fsm->entry.origin.req;
     wait_link(fsm, wait);
     if (is_quarantined(fsm)) {
         /* So the end of the quarantine need not check every lock. */
         lock_leave_to_sweep(fsm, lock);
     }
     record_changed(fsm, &wait->stored);
-    fsm->queued_index = wait->wait_index;
+    fsm->entry.queued_index = wait->wait_index;
     return wait;
 }
 
@@ -315,8 +315,8 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
                     const struct wait_terms *terms, bool is_waiting,
                     struct result *result)
 {
-    CHECK(wait->session->id == fsm->origin.session);
-    CHECK(bytes_equal(wait->owner, fsm->origin.owner));
+    CHECK(wait->session->id == fsm->entry.origin.session);
+    CHECK(bytes_equal(wait->owner, fsm->entry.origin.owner));
     if (!is_waiting) {
         struct result nothing = {.code = RESULT_NOT_ACQUIRED};
         wait_end(fsm, wait, "timeout", &nothing);
@@ -325,8 +325,8 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
     }
     struct wait *first = request_first(wait);
     REQUEST_EACH (struct wait, member, first) {
-        member->asked_index = fsm->log_index;
-        member->req = fsm->origin.req;
+        member->asked_index = fsm->entry.log_index;
+        member->req = fsm->entry.origin.req;
         member->wait_ms = terms->wait_ms;
         member->wait_clock_ms = span_clock(fsm, member->wait_ms);
         member->delay_ms = terms->hold.delay_ms;
@@ -339,6 +339,6 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
         record_changed(fsm, &member->stored);
         wait_tell_queued(fsm, member, true);
     }
-    fsm->queued_index = first->wait_index;
+    fsm->entry.queued_index = first->wait_index;
     result->code = RESULT_QUEUED;
 }

@@ -17,29 +17,31 @@ static void clock_step(struct lockfsm *fsm, uint64_t base_index,
                        uint32_t elapsed_ms)
 {
     uint64_t moved_ms = 0;
-    CHECK(fsm->log_index > fsm->clock_index); /* An entry counts only once. */
-    if (fsm->clock_index != 0 && base_index == fsm->clock_index) {
+    /* An entry counts only once. */
+    CHECK(fsm->entry.log_index > fsm->clock.index);
+    if (fsm->clock.index != 0 && base_index == fsm->clock.index) {
         moved_ms = u64_min(elapsed_ms, CLOCK_STEP_MS_MAX);
     }
-    fsm->clock_ms += moved_ms;
-    fsm->clock_index = fsm->log_index;
+    fsm->clock.ms += moved_ms;
+    fsm->clock.index = fsm->entry.log_index;
     effect_add(fsm, EFFECT_TIME)->time_ms = moved_ms;
 }
 
 static void drop_begin(struct lockfsm *fsm, uint32_t at)
 {
-    CHECK(at < fsm->begin_count);
-    fsm->begin_count--;
-    memmove(&fsm->begins[at], &fsm->begins[at + 1],
-            (fsm->begin_count - at) * sizeof fsm->begins[0]);
+    CHECK(at < fsm->clock.begin_count);
+    fsm->clock.begin_count--;
+    memmove(&fsm->clock.begins[at], &fsm->clock.begins[at + 1],
+            (fsm->clock.begin_count - at) * sizeof fsm->clock.begins[0]);
 }
 
 /* Of the BEGINs older than any lease only the newest is kept: a session that
  * has been quiet since then has expired anyway. */
 static void drop_old_begins(struct lockfsm *fsm)
 {
-    while (fsm->begin_count > 1 &&
-           fsm->clock_ms - fsm->begins[1].clock_ms >= SESSION_TTL_MS_MAX) {
+    while (fsm->clock.begin_count > 1 &&
+           fsm->clock.ms - fsm->clock.begins[1].clock_ms >=
+               SESSION_TTL_MS_MAX) {
         drop_begin(fsm, 0);
     }
 }
@@ -51,18 +53,18 @@ static void thin_begins(struct lockfsm *fsm)
 {
     uint32_t best = 0;
     uint64_t least = UINT64_MAX;
-    CHECK(fsm->begin_count > 1);
-    for (uint32_t i = 0; i + 1 < fsm->begin_count; i++) {
-        uint64_t since_ms = fsm->begins[i].since_ms;
-        CHECK(since_ms <= fsm->begins[i + 1].clock_ms);
-        uint64_t lost_ms = fsm->begins[i + 1].clock_ms - since_ms;
-        uint64_t cost = lost_ms * 1024 / (fsm->clock_ms - since_ms + 1);
+    CHECK(fsm->clock.begin_count > 1);
+    for (uint32_t i = 0; i + 1 < fsm->clock.begin_count; i++) {
+        uint64_t since_ms = fsm->clock.begins[i].since_ms;
+        CHECK(since_ms <= fsm->clock.begins[i + 1].clock_ms);
+        uint64_t lost_ms = fsm->clock.begins[i + 1].clock_ms - since_ms;
+        uint64_t cost = lost_ms * 1024 / (fsm->clock.ms - since_ms + 1);
         if (cost < least) {
             least = cost;
             best = i;
         }
     }
-    fsm->begins[best + 1].since_ms = fsm->begins[best].since_ms;
+    fsm->clock.begins[best + 1].since_ms = fsm->clock.begins[best].since_ms;
     drop_begin(fsm, best);
 }
 
@@ -70,12 +72,12 @@ void clock_begin(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
 {
     clock_step(fsm, base_index, elapsed_ms);
     drop_old_begins(fsm);
-    if (fsm->begin_count == BEGIN_MARK_MAX) {
+    if (fsm->clock.begin_count == BEGIN_MARK_MAX) {
         thin_begins(fsm);
     }
-    CHECK(fsm->begin_count < BEGIN_MARK_MAX);
-    fsm->begins[fsm->begin_count++] = (struct begin_mark){
-        fsm->log_index, fsm->clock_ms, fsm->clock_ms};
+    CHECK(fsm->clock.begin_count < BEGIN_MARK_MAX);
+    fsm->clock.begins[fsm->clock.begin_count++] = (struct begin_mark){
+        fsm->entry.log_index, fsm->clock.ms, fsm->clock.ms};
 }
 
 void apply_time(struct lockfsm *fsm, const struct entry *command,
@@ -89,9 +91,9 @@ void apply_time(struct lockfsm *fsm, const struct entry *command,
             continue; /* The session has ended, or has become durable. */
         }
         uint32_t quiet_ms = time->marks[i].quiet_ms;
-        session->mark_index = fsm->log_index;
+        session->mark_index = fsm->entry.log_index;
         session->mark_quiet_ms = u64_min(quiet_ms, session->ttl_ms);
-        session->mark_clock_ms = fsm->clock_ms;
+        session->mark_clock_ms = fsm->clock.ms;
         record_changed(fsm, &session->stored);
         struct effect *effect = effect_add(fsm, EFFECT_SESSION_MARKED);
         effect->session = session->id;
@@ -102,7 +104,7 @@ void apply_time(struct lockfsm *fsm, const struct entry *command,
 
 void session_heard(struct lockfsm *fsm, struct session *session)
 {
-    session->heard_index = fsm->log_index;
+    session->heard_index = fsm->entry.log_index;
     session->mark_index = 0;
     session->mark_quiet_ms = 0;
     session->mark_clock_ms = 0;
@@ -125,28 +127,28 @@ void apply_heard(struct lockfsm *fsm, const struct entry *command,
 
 uint64_t lockfsm_clock(const struct lockfsm *fsm)
 {
-    return fsm->clock_ms;
+    return fsm->clock.ms;
 }
 
 uint64_t lockfsm_clock_index(const struct lockfsm *fsm)
 {
-    return fsm->clock_index;
+    return fsm->clock.index;
 }
 
 /* The first BEGIN after 'log_index', or NULL. */
 static const struct begin_mark *begin_after(const struct lockfsm *fsm,
                                             uint64_t log_index)
 {
-    uint32_t low = 0, high = fsm->begin_count;
+    uint32_t low = 0, high = fsm->clock.begin_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (fsm->begins[middle].log_index > log_index) {
+        if (fsm->clock.begins[middle].log_index > log_index) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    return low < fsm->begin_count ? &fsm->begins[low] : NULL;
+    return low < fsm->clock.begin_count ? &fsm->clock.begins[low] : NULL;
 }
 
 bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
@@ -158,7 +160,7 @@ bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
     if (session->mark_index != 0) {
         /* Leaders count the time since the mark, so it cannot be in the future.
          */
-        CHECK(session->mark_clock_ms <= fsm->clock_ms);
+        CHECK(session->mark_clock_ms <= fsm->clock.ms);
         *ret_quiet = (struct quiet){session->mark_quiet_ms,
                                     session->mark_clock_ms};
         return true;
@@ -167,7 +169,7 @@ bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
     if (begin == NULL) {
         return false;
     }
-    CHECK(begin->clock_ms <= fsm->clock_ms);
+    CHECK(begin->clock_ms <= fsm->clock.ms);
     *ret_quiet = (struct quiet){0, begin->clock_ms};
     return true;
 }

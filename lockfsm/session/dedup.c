@@ -30,10 +30,10 @@
  * deceive itself. */
 static uint64_t dedup_hash_of(struct lockfsm *fsm, const struct entry *command)
 {
-    struct buffer *identity = &fsm->identity;
+    struct buffer *identity = &fsm->scratch.identity;
     buffer_clear(identity);
     buffer_put_u32(identity, command->op);
-    buffer_put_run(identity, fsm->origin.owner);
+    buffer_put_run(identity, fsm->entry.origin.owner);
     entry_put_identity(identity, command);
     return digest_short(0, buffer_bytes(identity));
 }
@@ -56,7 +56,7 @@ static bool is_acked(const struct origin *origin, uint64_t req)
  * dropped when it was answered and the client acknowledges it again. */
 static void dedup_acknowledge(struct lockfsm *fsm, struct session *session)
 {
-    const struct origin *origin = &fsm->origin;
+    const struct origin *origin = &fsm->entry.origin;
     if (origin->acked == 0 && origin->also_acked_count == 0) {
         return;
     }
@@ -78,7 +78,7 @@ static void dedup_acknowledge(struct lockfsm *fsm, struct session *session)
 static bool is_new(struct lockfsm *fsm, const struct session *session,
                    uint64_t hash, struct result *result, bool *ret_is_waiting)
 {
-    const struct origin *origin = &fsm->origin;
+    const struct origin *origin = &fsm->entry.origin;
     const struct kept_result *kept = result_cache_find(fsm, session->id,
                                                        origin->req);
     const struct waiter *waiter = waiter_find(fsm, session->id, origin->owner);
@@ -117,10 +117,10 @@ static void dedup_end_refused(struct lockfsm *fsm,
         return;
     }
     const struct kept_result *kept = result_cache_find(fsm, session->id,
-                                                       fsm->origin.req);
+                                                       fsm->entry.origin.req);
     CHECK(kept != NULL && kept->wait_index != 0);
     struct wait *wait = request_find(fsm, kept->wait_index, session->id,
-                                     fsm->origin.owner);
+                                     fsm->entry.origin.owner);
     CHECK(wait != NULL);
     wait_end(fsm, wait, "blacklisted", result);
 }
@@ -138,12 +138,12 @@ static bool only_frees(const struct entry *command)
 static void dedup_keep(struct lockfsm *fsm, uint64_t hash,
                        const struct result *result)
 {
-    const struct origin *origin = &fsm->origin;
+    const struct origin *origin = &fsm->entry.origin;
     struct session *session = session_find(fsm, origin->session);
     if (session == NULL || result->code == RESULT_NO_AUTH ||
         result->code == RESULT_QUARANTINED ||
         (result->code != RESULT_OK && result->code != RESULT_QUEUED &&
-         (state_is_full(fsm) || user_is_full(fsm->user)))) {
+         (state_is_full(fsm) || user_is_full(fsm->entry.user)))) {
         return;
     }
     struct numbers *numbers = request_ids_obtain(fsm, session);
@@ -151,9 +151,10 @@ static void dedup_keep(struct lockfsm *fsm, uint64_t hash,
     struct kept_result *kept = result_cache_add(fsm, numbers, origin->req);
     kept->hash = hash;
     if (result->code == RESULT_QUEUED) {
-        CHECK(fsm->queued_index != 0); /* The end of that wait answers it. */
+        CHECK(fsm->entry.queued_index !=
+              0); /* The end of that wait answers it. */
         kept->code = RESULT_QUEUED;
-        kept->wait_index = fsm->queued_index;
+        kept->wait_index = fsm->entry.queued_index;
         kept->waiter = waiter_find(fsm, session->id, origin->owner);
         kept->serial = ++fsm->next_serial;
         result_cache_link(kept);
@@ -173,8 +174,8 @@ void dedup_run(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     bool may_begin = command->op == OP_OPEN &&
-                     session_find(fsm, fsm->origin.session) == NULL;
-    if (fsm->origin.req == 0 || may_begin) {
+                     session_find(fsm, fsm->entry.origin.session) == NULL;
+    if (fsm->entry.origin.req == 0 || may_begin) {
         if (!access_refuses(fsm, command, result)) {
             apply(fsm, command, result);
         }

@@ -57,7 +57,7 @@ static inline struct session *session_next(const struct lockfsm *fsm,
     struct session *next = session == NULL ? fsm->sessions
                                            : session->by_id.next;
     bool is_swept = session != NULL && !list_is_empty(&session->in_swept);
-    return next == NULL && !is_swept ? fsm->swept : next;
+    return next == NULL && !is_swept ? fsm->left.swept : next;
 }
 #define SESSION_EACH(type, at, fsm)                      \
     for (type *at = session_next(fsm, NULL); at != NULL; \
@@ -171,7 +171,7 @@ void session_heard(struct lockfsm *fsm, struct session *session);
  * none. */
 static inline uint64_t span_clock(const struct lockfsm *fsm, uint64_t span_ms)
 {
-    return span_ms > 0 ? fsm->clock_ms : 0;
+    return span_ms > 0 ? fsm->clock.ms : 0;
 }
 
 /* --- dedup.c -------------------------------------------------------------- */

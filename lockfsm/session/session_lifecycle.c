@@ -45,10 +45,10 @@ void session_end(struct lockfsm *fsm, struct session *session,
     uint64_t cost = session_lifecycle_cost_of(session);
     /* A Redis session is never ended in parts: it has few keys, and a key must
      * be free as soon as its session has ended. */
-    bool is_at_once = cost <= fsm->slice_left || session->is_redis;
+    bool is_at_once = cost <= fsm->entry.slice_left || session->is_redis;
     session->end = end;
     if (is_at_once) {
-        fsm->slice_left -= u64_min(cost, fsm->slice_left);
+        fsm->entry.slice_left -= u64_min(cost, fsm->entry.slice_left);
         session_sweep(fsm, session, UINT64_MAX);
     }
     blacklist_forget_session(fsm, session);
@@ -116,11 +116,11 @@ struct session *session_open(struct lockfsm *fsm,
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
     /* OPEN is HEARD (rule 9). */
-    session->heard_index = fsm->log_index;
+    session->heard_index = fsm->entry.log_index;
     session_set_durable(fsm, session, terms->is_durable, terms->wall_ms);
     session->name = pool_copy(&fsm->pool, terms->name);
     session->address = pool_copy(&fsm->pool, terms->address);
-    session_belongs(fsm, session, fsm->user);
+    session_belongs(fsm, session, fsm->entry.user);
     user_takes(session->user, QUOTA_BYTES, RECORD_SIZE + text);
     record_changed(fsm, &session->stored);
     struct effect *effect = effect_add(fsm, EFFECT_SESSION_OPENED);

@@ -78,7 +78,7 @@ void session_set_recheck(struct lockfsm *fsm, struct session *session,
     bool was_left = session->recheck_serial != 0;
     if (is_left && !was_left) {
         session->recheck_serial = ++fsm->next_serial;
-        list_push_back(&fsm->to_recheck, &session->in_recheck);
+        list_push_back(&fsm->left.to_recheck, &session->in_recheck);
     } else if (!is_left) {
         session->recheck_serial = 0;
         list_remove(&session->in_recheck);
@@ -102,18 +102,18 @@ void session_recheck_from(struct lockfsm *fsm, struct session *session,
 void session_pass(struct lockfsm *fsm, const struct session *session,
                   bool is_going)
 {
-    if (fsm->relist_at != session->id) {
+    if (fsm->relist.at != session->id) {
         return;
     }
     const struct session *next = session->by_id.next;
-    if (next == NULL && fsm->relist_again != 0) {
-        fsm->relist_since = fsm->relist_again;
-        fsm->relist_again = 0;
+    if (next == NULL && fsm->relist.again != 0) {
+        fsm->relist.since = fsm->relist.again;
+        fsm->relist.again = 0;
         next = is_going && fsm->sessions == session ? NULL : fsm->sessions;
     }
-    fsm->relist_at = next != NULL ? next->id : 0;
+    fsm->relist.at = next != NULL ? next->id : 0;
     if (next == NULL) {
-        fsm->relist_since = 0;
+        fsm->relist.since = 0;
     }
 }
 
@@ -122,12 +122,12 @@ void session_leave(struct lockfsm *fsm, struct session *session)
     CHECK(session->end != SESSION_LIVES && list_is_empty(&session->in_swept));
     session_pass(fsm, session, true);
     HASH_DELETE(by_id, fsm->sessions, session);
-    HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
+    HASH_ADD(by_id, fsm->left.swept, id, sizeof session->id, session);
     treap_remove(&fsm->session_order, &session->in_order);
     treap_remove(&session->user->sessions, &session->in_user);
     list_remove(&session->in_durable);
     session_set_recheck(fsm, session, false);
-    list_push_back(&fsm->to_sweep, &session->in_swept);
+    list_push_back(&fsm->left.to_sweep, &session->in_swept);
     session->blacklist_index = 0;
     session->end_serial = ++fsm->next_serial;
     record_changed(fsm, &session->stored);
@@ -142,12 +142,12 @@ uint64_t session_sweep_serial(const struct session *session)
 void session_link_swept(struct lockfsm *fsm, struct session *session)
 {
     if (session->end == SESSION_LIVES) {
-        list_push_back(&fsm->to_recheck, &session->in_recheck);
+        list_push_back(&fsm->left.to_recheck, &session->in_recheck);
         return;
     }
     HASH_DELETE(by_id, fsm->sessions, session);
-    HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
-    list_push_back(&fsm->to_sweep, &session->in_swept);
+    HASH_ADD(by_id, fsm->left.swept, id, sizeof session->id, session);
+    list_push_back(&fsm->left.to_sweep, &session->in_swept);
 }
 
 void session_array_add(struct session_array *array, struct session *session)
@@ -227,8 +227,8 @@ void session_free(struct lockfsm *fsm, struct session *session)
     CHECK(session->wait_count == 0);
     CHECK(list_is_empty(&session->waiters));
     /* Otherwise the end of this entry would end it again. */
-    if (fsm->emptied == session) {
-        fsm->emptied = NULL;
+    if (fsm->settle.emptied == session) {
+        fsm->settle.emptied = NULL;
     }
     if (session->numbers != NULL) {
         request_ids_free(fsm, session->numbers);
@@ -248,7 +248,7 @@ void session_free(struct lockfsm *fsm, struct session *session)
         HASH_DELETE(by_id, fsm->sessions, session);
     } else {
         list_remove(&session->in_swept);
-        HASH_DELETE(by_id, fsm->swept, session);
+        HASH_DELETE(by_id, fsm->left.swept, session);
     }
     structure_free(fsm, &session->stored);
 }
@@ -319,26 +319,27 @@ struct session *session_find_any(const struct lockfsm *fsm, uint64_t id)
 {
     struct session *session = session_find(fsm, id);
     if (session == NULL) {
-        HASH_FIND(by_id, fsm->swept, &id, sizeof id, session);
+        HASH_FIND(by_id, fsm->left.swept, &id, sizeof id, session);
     }
     return session;
 }
 
 enum result_code session_lost_code(const struct lockfsm *fsm, uint64_t id)
 {
-    return id > fsm->token_base && id <= new_token(fsm) ? RESULT_EXPIRED
-                                                        : RESULT_NO_SESSION;
+    return id > fsm->epoch.token_base && id <= new_token(fsm)
+               ? RESULT_EXPIRED
+               : RESULT_NO_SESSION;
 }
 
 bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
                          struct result *result)
 {
-    struct session *session = session_find(fsm, fsm->origin.session);
+    struct session *session = session_find(fsm, fsm->entry.origin.session);
     if (session == NULL) {
-        result->code = session_lost_code(fsm, fsm->origin.session);
+        result->code = session_lost_code(fsm, fsm->entry.origin.session);
         return false;
     }
-    if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
+    if (fsm->entry.origin.owner.size > OWNER_SIZE_MAX) {
         entry_refuse(result, RESULT_BAD_ARGUMENT, "owner");
         return false;
     }

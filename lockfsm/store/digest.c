@@ -184,19 +184,20 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
     LIST_FOR (struct blacklisting, blacklisting, &fsm->blacklist, in_order) {
         sum += share_of(&record, &blacklisting->stored);
     }
-    LIST_FOR (struct member, member, &fsm->members, in_order) {
+    LIST_FOR (struct member, member, &fsm->members.list, in_order) {
         sum += share_of(&record, &member->stored);
     }
-    HASH_FOR (const struct user, user, fsm->users, by_name) {
+    HASH_FOR (const struct user, user, fsm->access.users, by_name) {
         sum += share_of(&record, &user->stored);
     }
-    HASH_FOR (const struct role, role, fsm->roles, by_name) {
+    HASH_FOR (const struct role, role, fsm->access.roles, by_name) {
         sum += share_of(&record, &role->stored);
     }
     LIST_FOR (struct act, act, &fsm->acts.list, in_order) {
         sum += share_of(&record, &act->stored);
     }
-    HASH_FOR (const struct revocation, one, fsm->revocations, by_fingerprint) {
+    HASH_FOR (const struct revocation, one, fsm->access.revocations,
+              by_fingerprint) {
         sum += share_of(&record, &one->stored);
     }
     record_done(&record);

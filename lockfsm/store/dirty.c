@@ -20,7 +20,7 @@ void stored_init(struct stored *stored, enum record_kind kind)
 
 static void dirty_leave(struct lockfsm *fsm, struct stored *stored)
 {
-    fsm->steps++;
+    fsm->entry.steps++;
     if ((stored->flags & STORED_CHANGED) != 0) {
         CHECK(fsm->ledger.changed_count > 0);
         fsm->ledger.changed_count--;

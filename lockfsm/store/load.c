@@ -85,7 +85,7 @@ static int load_state(struct loading *loading, struct bytes key,
         return load_corrupt(loading, "meta record");
     }
     loading->meta_sum = bytes_share(TABLE_META, key, value);
-    fsm->is_begun = cluster_id_is_known(fsm->cluster_id);
+    fsm->epoch.is_begun = cluster_id_is_known(fsm->epoch.cluster_id);
     for (uint32_t i = 0; i < fsm->limit_count; i++) {
         if (!limit_allows((enum limit_key)i, fsm->limits.of[i])) {
             return load_corrupt(loading, "limit");
@@ -198,7 +198,7 @@ static int order_locks(struct loading *loading)
     }
     for (size_t i = 0; i < loading->cut.count; i++) {
         struct lock *lock = loading->cut.at[i].item;
-        list_push_back(&loading->fsm->cut, &lock->in_cut);
+        list_push_back(&loading->fsm->left.cut, &lock->in_cut);
     }
     return 0;
 }

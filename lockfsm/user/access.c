@@ -174,12 +174,12 @@ bool lockfsm_may(const struct lockfsm *fsm, const struct user *user,
     bool may = false;
     if (user == NULL || user->is_disabled) {
         may = false;
-    } else if (user == &fsm->anyone) {
+    } else if (user == &fsm->access.anyone) {
         /* Nothing that is set up while access is open may remain in force
          * afterwards (ARCHITECTURE, "Rights are checked when the entry is
          * applied"). */
         may = verb != VERB_ACCESS && verb != VERB_ADMIN && verb != VERB_BACKUP;
-    } else if (user == &fsm->local) {
+    } else if (user == &fsm->access.local) {
         may = true;
     }
     if (user != NULL && !user->is_disabled) {
@@ -200,9 +200,9 @@ bool lockfsm_may(const struct lockfsm *fsm, const struct user *user,
 struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
                              enum verb verb, struct bytes name)
 {
-    struct buffer *text = &fsm->refusal;
+    struct buffer *text = &fsm->scratch.refusal;
     buffer_clear(text);
-    if (user == &fsm->anyone) {
+    if (user == &fsm->access.anyone) {
         buffer_put_text(text, "only a user with the role 'admin' may do that: "
                               "say who you are, or use the node's own socket "
                               "(hasp --socket)");
@@ -238,9 +238,9 @@ struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
 void user_refuse(struct lockfsm *fsm, const struct user *user,
                  struct result *result)
 {
-    struct buffer *text = &fsm->refusal;
+    struct buffer *text = &fsm->scratch.refusal;
     buffer_clear(text);
-    if (user == &fsm->anyone) {
+    if (user == &fsm->access.anyone) {
         buffer_put_text(text, "not authenticated: present a client "
                               "certificate or use AUTH");
     } else if (user == NULL) {
@@ -477,7 +477,7 @@ bool access_recheck(struct lockfsm *fsm, struct session *session,
                      listed != NULL ? listed : &withdrawn);
         } else {
             *ret_looks += count;
-            if (is_left || fsm->relist_at != 0) {
+            if (is_left || fsm->relist.at != 0) {
                 touch_request(fsm, first);
             }
         }
@@ -487,7 +487,7 @@ bool access_recheck(struct lockfsm *fsm, struct session *session,
         session_recheck_from(fsm, session, wait);
     }
     /* The work of an entry has a budget; SWEEP does the rest. */
-    fsm->steps += *ret_looks / LOOKS_PER_PLACE;
+    fsm->entry.steps += *ret_looks / LOOKS_PER_PLACE;
     return wait == NULL;
 }
 
@@ -495,10 +495,11 @@ void access_recheck_session(struct lockfsm *fsm, struct session *session,
                             const struct result *listed)
 {
     uint64_t looks;
-    if (session->recheck_serial != 0 || session->wait_count > fsm->slice_left) {
+    if (session->recheck_serial != 0 ||
+        session->wait_count > fsm->entry.slice_left) {
         session_set_recheck(fsm, session, true);
     } else {
-        fsm->slice_left -= session->wait_count;
+        fsm->entry.slice_left -= session->wait_count;
         (void)access_recheck(fsm, session, listed, UINT64_MAX, &looks);
     }
 }
@@ -528,8 +529,8 @@ void access_changed(struct lockfsm *fsm, struct user *user,
     struct changing changing = {.relisting = reevaluate_begin(fsm),
                                 .with_idle = tells_sessions};
     bool goes_on = user == NULL || access_find_sessions(user, &changing);
-    for (struct user *with = user == NULL && role->user_count > 0 ? fsm->users
-                                                                  : NULL;
+    for (struct user *with =
+             user == NULL && role->user_count > 0 ? fsm->access.users : NULL;
          with != NULL && goes_on; with = with->by_name.next) {
         goes_on = user_has_role(with, role->name)
                       ? access_find_sessions(with, &changing)

@@ -91,18 +91,18 @@ static bool is_act(const struct trail *trail, const struct result *result)
 void audit_note(struct lockfsm *fsm, const struct entry *command,
                 const struct result *result)
 {
-    const struct trail *trail = &fsm->trail;
+    const struct trail *trail = &fsm->entry.trail;
     if (!is_act(trail, result)) {
         return;
     }
     struct act *act = act_new(fsm, ++fsm->acts.last);
-    act->log_index = fsm->log_index;
+    act->log_index = fsm->entry.log_index;
     act->wall_ms = command->wall_ms;
     act->command = audit_copy(fsm, bytes_of_text(trail->command), SIZE_MAX);
     act->user = audit_copy(fsm, trail->user, USER_NAME_SIZE_MAX);
     act->from = audit_copy(fsm, trail->from, CLIENT_NAME_SIZE_MAX);
     act->by = audit_copy(fsm, trail->by, CLIENT_NAME_SIZE_MAX);
-    act->what = audit_copy(fsm, audit_text_of(&fsm->identity, trail),
+    act->what = audit_copy(fsm, audit_text_of(&fsm->scratch.identity, trail),
                            ACT_WHAT_SIZE_MAX);
     act->code = result->code;
     act->why = result->code == RESULT_OK

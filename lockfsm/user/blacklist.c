@@ -99,7 +99,7 @@ static void replace_or_add(struct lockfsm *fsm,
     entry->reason = pool_copy(&fsm->pool, message->reason);
     entry->by = pool_copy(&fsm->pool, message->by);
     entry->for_ms = message->for_ms;
-    entry->since_index = fsm->log_index;
+    entry->since_index = fsm->entry.log_index;
     entry->clock_ms = span_clock(fsm, entry->for_ms);
     record_changed(fsm, &entry->stored);
     struct bytes text = effect_copy(fsm, entry->reason);

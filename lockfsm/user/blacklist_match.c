@@ -70,7 +70,7 @@ const struct blacklisting *lockfsm_listed(const struct lockfsm *fsm,
         return NULL;
     }
     if (session->blacklist_index == 0) {
-        return fsm->relist_at != 0 ? newer_hit(fsm, session, fsm->relist_since)
+        return fsm->relist.at != 0 ? newer_hit(fsm, session, fsm->relist.since)
                                    : NULL;
     }
     const struct blacklisting *known = blacklist_find(fsm,
@@ -85,7 +85,7 @@ bool session_is_refused(const struct lockfsm *fsm,
     if (session->user->is_disabled) {
         return true;
     }
-    return fsm->relist_at == 0 ? session->blacklist_index != 0
+    return fsm->relist.at == 0 ? session->blacklist_index != 0
                                : lockfsm_listed(fsm, session) != NULL;
 }
 

@@ -68,8 +68,8 @@ bool quota_refuses(const struct user *user, enum quota_key key, uint64_t use,
 bool user_growth_is_refused(struct lockfsm *fsm, const struct quota *more,
                             struct result *result)
 {
-    const struct user *user = fsm->user;
-    struct buffer *why = &fsm->refusal;
+    const struct user *user = fsm->entry.user;
+    struct buffer *why = &fsm->scratch.refusal;
     for (int i = 0; user != NULL && !quota_is_local((enum quota_key)i); i++) {
         enum quota_key key = (enum quota_key)i;
         buffer_clear(why);
@@ -245,7 +245,7 @@ static void quota_recount_all(const struct lockfsm *fsm)
 {
     user_numbered(fsm, USER_ANYONE)->recounted = (struct quota){0};
     user_numbered(fsm, USER_LOCAL)->recounted = (struct quota){0};
-    HASH_FOR (struct user, user, fsm->users, by_name) {
+    HASH_FOR (struct user, user, fsm->access.users, by_name) {
         user->recounted = (struct quota){0};
     }
     SESSION_EACH (const struct session, session, fsm) {
@@ -262,9 +262,9 @@ static void quota_recount_all(const struct lockfsm *fsm)
 void quota_recount(struct lockfsm *fsm)
 {
     quota_recount_all(fsm);
-    fsm->anyone.use = fsm->anyone.recounted;
-    fsm->local.use = fsm->local.recounted;
-    HASH_FOR (struct user, user, fsm->users, by_name) {
+    fsm->access.anyone.use = fsm->access.anyone.recounted;
+    fsm->access.local.use = fsm->access.local.recounted;
+    HASH_FOR (struct user, user, fsm->access.users, by_name) {
         user->use = user->recounted;
     }
 }
@@ -278,9 +278,9 @@ bool quota_is_right(const struct lockfsm *fsm)
 {
     bool all = true;
     quota_recount_all(fsm);
-    HASH_FOR (const struct user, user, fsm->users, by_name) {
+    HASH_FOR (const struct user, user, fsm->access.users, by_name) {
         all &= quota_user_is_right(user);
     }
-    return all && quota_user_is_right(&fsm->anyone) &&
-           quota_user_is_right(&fsm->local);
+    return all && quota_user_is_right(&fsm->access.anyone) &&
+           quota_user_is_right(&fsm->access.local);
 }

@@ -6,7 +6,7 @@
  * or is no longer refused.
  *
  * If a change concerns more sessions than an entry may update, SWEEP visits all
- * of them in the order of their ids, from relist_at on. The change takes effect
+ * of them in the order of their ids, from relist.at on. The change takes effect
  * for all of them at once: until SWEEP has visited a session, each check reads
  * the blacklist, the user and its roles (lockfsm_listed(), request_is_going()).
  * The effects, and the end of waits and of a durable session, come with SWEEP.
@@ -103,20 +103,21 @@ bool reevaluate_look(struct relisting *relisting, struct session *session,
 /* Has SWEEP visit all sessions, again if it is visiting them already. */
 static void leave_to_sweep(struct lockfsm *fsm)
 {
-    if (fsm->relist_at == 0 && fsm->sessions != NULL) {
-        fsm->relist_at = fsm->sessions->id;
-        fsm->relist_since = fsm->log_index;
-    } else if (fsm->relist_at != 0 && fsm->relist_since != fsm->log_index &&
-               fsm->relist_again == 0) {
-        fsm->relist_again = fsm->log_index;
+    if (fsm->relist.at == 0 && fsm->sessions != NULL) {
+        fsm->relist.at = fsm->sessions->id;
+        fsm->relist.since = fsm->entry.log_index;
+    } else if (fsm->relist.at != 0 &&
+               fsm->relist.since != fsm->entry.log_index &&
+               fsm->relist.again == 0) {
+        fsm->relist.again = fsm->entry.log_index;
     }
 }
 
 void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting)
 {
     struct session_array *found = &relisting->found;
-    fsm->steps += (uint64_t)fsm->slice * LOOKS_PER_PLACE -
-                  relisting->looks_left;
+    fsm->entry.steps += (uint64_t)fsm->slice * LOOKS_PER_PLACE -
+                        relisting->looks_left;
     if (relisting->is_cut) {
         leave_to_sweep(fsm);
     } else {
@@ -135,8 +136,8 @@ void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting)
 /* Updates the session at relist_at; returns the cost in places. */
 static uint64_t reevaluate_one(struct lockfsm *fsm)
 {
-    uint64_t id = fsm->relist_at;
-    uint64_t left = fsm->slice_left;
+    uint64_t id = fsm->relist.at;
+    uint64_t left = fsm->entry.slice_left;
     uint64_t cost = 0;
     struct session *session = session_find(fsm, id);
     const struct blacklisting *hit = lockfsm_listed(fsm, session);
@@ -146,18 +147,18 @@ static uint64_t reevaluate_one(struct lockfsm *fsm)
         cost = cost_of_change(fsm);
     }
     reevaluate_update(fsm, session, hit);
-    if (fsm->relist_at == id) { /* It has not ended. */
+    if (fsm->relist.at == id) { /* It has not ended. */
         session_pass(fsm, session, false);
     }
-    return cost + left - fsm->slice_left;
+    return cost + left - fsm->entry.slice_left;
 }
 
 uint64_t reevaluate_sweep(struct lockfsm *fsm, uint64_t places)
 {
     uint64_t looks = places * LOOKS_PER_PLACE;
-    while (fsm->relist_at != 0 && places > 0 && looks > 0) {
+    while (fsm->relist.at != 0 && places > 0 && looks > 0) {
         places -= u64_min(reevaluate_one(fsm), places);
-        fsm->steps++;
+        fsm->entry.steps++;
         looks--;
     }
     return places;

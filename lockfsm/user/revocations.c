@@ -15,10 +15,10 @@ struct revocation *revocation_new(struct lockfsm *fsm,
     CHECK(lockfsm_revocation(fsm, fingerprint) == NULL);
     memcpy(revocation->fingerprint, fingerprint, FINGERPRINT_SIZE);
     stored_init(&revocation->stored, RECORD_REVOCATION);
-    HASH_ADD(by_fingerprint, fsm->revocations, fingerprint, FINGERPRINT_SIZE,
-             revocation);
+    HASH_ADD(by_fingerprint, fsm->access.revocations, fingerprint,
+             FINGERPRINT_SIZE, revocation);
     hex_put(revocation->digits, bytes_of(fingerprint, FINGERPRINT_SIZE));
-    treap_add(&fsm->revocation_order, &revocation->in_order,
+    treap_add(&fsm->access.revocation_order, &revocation->in_order,
               bytes_of_text(revocation->digits), 0);
     return revocation;
 }
@@ -28,14 +28,14 @@ lockfsm_revocation(const struct lockfsm *fsm,
                    const uint8_t fingerprint[FINGERPRINT_SIZE])
 {
     struct revocation *revocation = NULL;
-    HASH_FIND(by_fingerprint, fsm->revocations, fingerprint, FINGERPRINT_SIZE,
-              revocation);
+    HASH_FIND(by_fingerprint, fsm->access.revocations, fingerprint,
+              FINGERPRINT_SIZE, revocation);
     return revocation;
 }
 
 struct treap *lockfsm_revocation_order(struct lockfsm *fsm)
 {
-    return &fsm->revocation_order;
+    return &fsm->access.revocation_order;
 }
 
 /* Revoking removes a right, so no limit of the state's size refuses it. A
@@ -55,14 +55,15 @@ void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
     if (lockfsm_revocation(fsm, revoke->fingerprint) != NULL) {
         return;
     }
-    if (HASH_CNT(by_fingerprint, fsm->revocations) >= REVOKED_COUNT_MAX) {
+    if (HASH_CNT(by_fingerprint, fsm->access.revocations) >=
+        REVOKED_COUNT_MAX) {
         entry_refuse(result, RESULT_LIMIT,
                      "revoked certificates: at most 10000; create a new CA");
         return;
     }
     struct revocation *revocation = revocation_new(fsm, revoke->fingerprint);
     revocation->subject = pool_copy(&fsm->pool, revoke->subject);
-    revocation->log_index = fsm->log_index;
+    revocation->log_index = fsm->entry.log_index;
     record_changed(fsm, &revocation->stored);
     result->count = 1;
     /* The core closes open connections with this certificate. */

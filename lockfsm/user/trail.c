@@ -62,7 +62,7 @@ static void trail_put_list(struct lockfsm *fsm, struct trail *trail,
 {
     size_t size = end - start;
     trail_write_text(trail, key,
-                     bytes_of(fsm->listed.data + start,
+                     bytes_of(fsm->scratch.listed.data + start,
                               size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
 }
 
@@ -71,7 +71,7 @@ static void trail_put_user(struct lockfsm *fsm,
                            const struct user_set_command *set,
                            struct trail *trail)
 {
-    struct buffer *list = &fsm->listed;
+    struct buffer *list = &fsm->scratch.listed;
     buffer_clear(list);
     for (uint32_t i = 0; i < set->role_count; i++) {
         buffer_put_text(list, i > 0 ? "," : "");
@@ -94,12 +94,12 @@ static void trail_put_grants(struct lockfsm *fsm,
                              const struct role_set_command *set,
                              struct trail *trail)
 {
-    buffer_clear(&fsm->listed);
+    buffer_clear(&fsm->scratch.listed);
     for (uint32_t i = 0; i < set->grant_count; i++) {
-        buffer_put_text(&fsm->listed, i > 0 ? " " : "");
-        grant_print(&fsm->listed, &set->grants[i]);
+        buffer_put_text(&fsm->scratch.listed, i > 0 ? " " : "");
+        grant_print(&fsm->scratch.listed, &set->grants[i]);
     }
-    trail_put_list(fsm, trail, "grants", 0, fsm->listed.size);
+    trail_put_list(fsm, trail, "grants", 0, fsm->scratch.listed.size);
 }
 
 /* Adds further information for operators, from the state before the entry is
@@ -115,8 +115,8 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
     const struct fence *fence;
     switch (command->op) {
     case OP_BEGIN:
-        trail_write_number(trail, "restored", fsm->is_new_life);
-        trail_write_number(trail, "quarantine_ms", fsm->quarantine_ms);
+        trail_write_number(trail, "restored", fsm->epoch.is_new_life);
+        trail_write_number(trail, "quarantine_ms", fsm->epoch.quarantine_ms);
         trail->tells_itself = true;
         trail->begins_life = true;
         return;
@@ -175,10 +175,10 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
 
 void trail_note(struct lockfsm *fsm, const struct entry *command)
 {
-    struct trail *trail = &fsm->trail;
+    struct trail *trail = &fsm->entry.trail;
     *trail = (struct trail){.command = entry_row(command->op)->trail};
     if (command->op == OP_BEGIN &&
-        (fsm->is_begun || command->begin->cluster_id.size == 0)) {
+        (fsm->epoch.is_begun || command->begin->cluster_id.size == 0)) {
         trail->command = NULL; /* A BEGIN is an act only if it starts an epoch.
                                 */
     }
@@ -187,15 +187,25 @@ void trail_note(struct lockfsm *fsm, const struct entry *command)
     }
     trail->from = command->from;
     trail->by = command->by;
-    if (fsm->user != NULL && fsm->user != &fsm->anyone) {
-        trail->user = fsm->user->name;
+    if (fsm->entry.user != NULL && fsm->entry.user != &fsm->access.anyone) {
+        trail->user = fsm->entry.user->name;
     }
-    trail->session = fsm->origin.session;
+    trail->session = fsm->entry.origin.session;
     put_fields(trail, command);
     trail_put_more(fsm, command, trail);
 }
 
 const struct trail *lockfsm_trail(const struct lockfsm *fsm)
 {
-    return &fsm->trail;
+    return &fsm->entry.trail;
+}
+
+void trail_none(struct lockfsm *fsm)
+{
+    fsm->entry.trail.command = NULL;
+}
+
+void trail_is_for_log(struct lockfsm *fsm, bool is_for_log)
+{
+    fsm->entry.trail.is_for_log = is_for_log;
 }

@@ -16,6 +16,10 @@
 /* --- trail.c -------------------------------------------------------------- */
 /* To be called before the command is applied. */
 void trail_note(struct lockfsm *fsm, const struct entry *command);
+/* There is none: the newest entry has no command. */
+void trail_none(struct lockfsm *fsm);
+/* True: the entry is logged, but is not an administrator's act. */
+void trail_is_for_log(struct lockfsm *fsm, bool is_for_log);
 
 /* --- access.c ------------------------------------------------------------- */
 /* Refuses an unknown user (NULL), or one without any rights. */
@@ -57,12 +61,13 @@ static inline struct user *user_numbered(const struct lockfsm *fsm,
 {
     struct user *user = NULL;
     if (number == USER_ANYONE) {
-        return (struct user *)&fsm->anyone;
+        return (struct user *)&fsm->access.anyone;
     }
     if (number == USER_LOCAL) {
-        return (struct user *)&fsm->local;
+        return (struct user *)&fsm->access.local;
     }
-    HASH_FIND(by_number, fsm->users_by_number, &number, sizeof number, user);
+    HASH_FIND(by_number, fsm->access.users_by_number, &number, sizeof number,
+              user);
     return user;
 }
 struct user *user_new(struct lockfsm *fsm, struct bytes name);

@@ -17,29 +17,29 @@ void users_init(struct lockfsm *fsm)
 {
     static struct grant everything[] = {
         {.verbs = (UINT32_C(1) << VERB_COUNT) - 1, .is_prefix = true}};
-    fsm->anyone.number = USER_ANYONE;
-    fsm->anyone.name = BYTES_LITERAL("anyone");
-    fsm->local.number = USER_LOCAL;
-    fsm->local.name = BYTES_LITERAL("local");
-    list_init(&fsm->anyone.secrets);
-    list_init(&fsm->local.secrets);
-    fsm->admin = (struct role){.name = BYTES_LITERAL(ROLE_ADMIN),
-                               .grants = everything,
-                               .grant_count = 1};
+    fsm->access.anyone.number = USER_ANYONE;
+    fsm->access.anyone.name = BYTES_LITERAL("anyone");
+    fsm->access.local.number = USER_LOCAL;
+    fsm->access.local.name = BYTES_LITERAL("local");
+    list_init(&fsm->access.anyone.secrets);
+    list_init(&fsm->access.local.secrets);
+    fsm->access.admin = (struct role){.name = BYTES_LITERAL(ROLE_ADMIN),
+                                      .grants = everything,
+                                      .grant_count = 1};
 }
 
 void users_done(struct lockfsm *fsm)
 {
-    HASH_CLEAR(by_number, fsm->users_by_number);
-    HASH_CLEAR(by_name, fsm->users);
-    HASH_CLEAR(by_hash, fsm->secrets);
-    HASH_CLEAR(by_name, fsm->roles);
+    HASH_CLEAR(by_number, fsm->access.users_by_number);
+    HASH_CLEAR(by_name, fsm->access.users);
+    HASH_CLEAR(by_hash, fsm->access.secrets);
+    HASH_CLEAR(by_name, fsm->access.roles);
 }
 
 static struct user *user_find(const struct lockfsm *fsm, struct bytes name)
 {
     struct user *user = NULL;
-    HASH_FIND(by_name, fsm->users, name.data, name.size, user);
+    HASH_FIND(by_name, fsm->access.users, name.data, name.size, user);
     return user;
 }
 
@@ -51,30 +51,30 @@ struct user *user_new(struct lockfsm *fsm, struct bytes name)
     user->bound = quota_standard;
     user->bound_count = QUOTA_COUNT;
     stored_init(&user->stored, RECORD_USER);
-    HASH_ADD_KEYPTR(by_name, fsm->users, user->name.data, user->name.size,
-                    user);
-    treap_add(&fsm->user_order, &user->in_order, user->name, 0);
+    HASH_ADD_KEYPTR(by_name, fsm->access.users, user->name.data,
+                    user->name.size, user);
+    treap_add(&fsm->access.user_order, &user->in_order, user->name, 0);
     return user;
 }
 
 void user_number_in(struct lockfsm *fsm, struct user *user)
 {
     CHECK(user->number > USER_LOCAL);
-    HASH_ADD(by_number, fsm->users_by_number, number, sizeof user->number,
-             user);
+    HASH_ADD(by_number, fsm->access.users_by_number, number,
+             sizeof user->number, user);
 }
 
 void secret_hash_in(struct lockfsm *fsm, struct user *user,
                     struct secret *secret)
 {
     secret->user = user;
-    HASH_ADD(by_hash, fsm->secrets, hash, sizeof secret->hash, secret);
+    HASH_ADD(by_hash, fsm->access.secrets, hash, sizeof secret->hash, secret);
 }
 
 static struct role *role_find(const struct lockfsm *fsm, struct bytes name)
 {
     struct role *role = NULL;
-    HASH_FIND(by_name, fsm->roles, name.data, name.size, role);
+    HASH_FIND(by_name, fsm->access.roles, name.data, name.size, role);
     return role;
 }
 
@@ -82,8 +82,8 @@ void user_count_roles(struct lockfsm *fsm, const struct user *user, bool is_new)
 {
     for (uint32_t i = 0; i < user->role_count; i++) {
         struct bytes name = user->roles[i].name;
-        struct role *role = bytes_equal(name, fsm->admin.name)
-                                ? &fsm->admin
+        struct role *role = bytes_equal(name, fsm->access.admin.name)
+                                ? &fsm->access.admin
                                 : role_find(fsm, name);
         /* A role in use is not removed. */
         CHECK(role != NULL && (is_new || role->user_count > 0));
@@ -104,7 +104,7 @@ static void drop_roles(struct lockfsm *fsm, struct user *user)
 
 static void secret_free(struct lockfsm *fsm, struct secret *secret)
 {
-    HASH_DELETE(by_hash, fsm->secrets, secret);
+    HASH_DELETE(by_hash, fsm->access.secrets, secret);
     list_remove(&secret->in_user);
     secret->user->secret_count--;
     pool_drop(&fsm->pool, &secret->label);
@@ -116,9 +116,9 @@ struct role *role_new(struct lockfsm *fsm, struct bytes name)
     struct role *role = pool_take(&fsm->pool, sizeof *role);
     role->name = pool_copy(&fsm->pool, name);
     stored_init(&role->stored, RECORD_ROLE);
-    HASH_ADD_KEYPTR(by_name, fsm->roles, role->name.data, role->name.size,
-                    role);
-    treap_add(&fsm->role_order, &role->in_order, role->name, 0);
+    HASH_ADD_KEYPTR(by_name, fsm->access.roles, role->name.data,
+                    role->name.size, role);
+    treap_add(&fsm->access.role_order, &role->in_order, role->name, 0);
     return role;
 }
 
@@ -132,7 +132,7 @@ static uint64_t new_number(const struct lockfsm *fsm)
 
 bool lockfsm_access_is_required(const struct lockfsm *fsm)
 {
-    return fsm->anyone.is_disabled;
+    return fsm->access.anyone.is_disabled;
 }
 
 const struct user *lockfsm_user(const struct lockfsm *fsm, uint64_t number)
@@ -150,7 +150,7 @@ const struct secret *lockfsm_secret(const struct lockfsm *fsm,
                                     const uint8_t hash[PROOF_SIZE])
 {
     struct secret *secret = NULL;
-    HASH_FIND(by_hash, fsm->secrets, hash, PROOF_SIZE, secret);
+    HASH_FIND(by_hash, fsm->access.secrets, hash, PROOF_SIZE, secret);
     return secret;
 }
 
@@ -166,23 +166,24 @@ const struct secret *user_secret(const struct user *user, uint64_t number)
 
 const struct role *lockfsm_role(const struct lockfsm *fsm, struct bytes name)
 {
-    return bytes_equal(name, fsm->admin.name) ? &fsm->admin
-                                              : role_find(fsm, name);
+    return bytes_equal(name, fsm->access.admin.name) ? &fsm->access.admin
+                                                     : role_find(fsm, name);
 }
 
 struct user_counts lockfsm_user_counts(const struct lockfsm *fsm)
 {
-    struct user_counts counts = {.secrets = HASH_CNT(by_hash, fsm->secrets)};
-    HASH_FOR (const struct user, user, fsm->users, by_name) {
+    struct user_counts counts = {
+        .secrets = HASH_CNT(by_hash, fsm->access.secrets)};
+    HASH_FOR (const struct user, user, fsm->access.users, by_name) {
         counts.users += user->number != 0 &&
-                        !bytes_equal(user->name, fsm->admin.name);
+                        !bytes_equal(user->name, fsm->access.admin.name);
     }
     return counts;
 }
 
 void lockfsm_suspend_users(struct lockfsm *fsm)
 {
-    HASH_FOR (struct user, user, fsm->users, by_name) {
+    HASH_FOR (struct user, user, fsm->access.users, by_name) {
         if (user->number != 0 && !user->is_disabled) {
             user->is_disabled = true;
             record_changed(fsm, &user->stored);
@@ -198,12 +199,12 @@ void lockfsm_suspend_users(struct lockfsm *fsm)
 
 struct treap *lockfsm_user_order(struct lockfsm *fsm)
 {
-    return &fsm->user_order;
+    return &fsm->access.user_order;
 }
 
 struct treap *lockfsm_role_order(struct lockfsm *fsm)
 {
-    return &fsm->role_order;
+    return &fsm->access.role_order;
 }
 
 /* --- Users ---------------------------------------------------------------- */
@@ -227,8 +228,8 @@ static const char *users_what_is_wrong(const struct lockfsm *fsm,
         return "a name has 1 to 64 letters, digits, '.', '_', '-'";
     }
     /* Redis clients without a user name log in as "default". */
-    if (bytes_equal(set->name, fsm->anyone.name) ||
-        bytes_equal(set->name, fsm->local.name) ||
+    if (bytes_equal(set->name, fsm->access.anyone.name) ||
+        bytes_equal(set->name, fsm->access.local.name) ||
         bytes_equal(set->name, BYTES_LITERAL("default"))) {
         return "anyone, local and default are reserved names";
     }
@@ -313,7 +314,8 @@ static struct user *make_user(struct lockfsm *fsm, struct user *removed,
             "a user of this name was removed; REUSE makes a new one of it");
         return NULL;
     }
-    if (removed == NULL && HASH_CNT(by_name, fsm->users) >= USER_COUNT_MAX) {
+    if (removed == NULL &&
+        HASH_CNT(by_name, fsm->access.users) >= USER_COUNT_MAX) {
         entry_refuse(result, RESULT_LIMIT, "users: at most 100000");
         return NULL;
     }
@@ -382,7 +384,7 @@ void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
         secret_free(fsm, LIST_FIRST(&user->secrets, struct secret, in_user));
     }
     drop_roles(fsm, user);
-    HASH_DELETE(by_number, fsm->users_by_number, user);
+    HASH_DELETE(by_number, fsm->access.users_by_number, user);
     user->number = 0;
     /* The fences and notes that the user left no longer count. */
     user->use = (struct quota){0};
@@ -501,7 +503,7 @@ static const char *what_is_wrong_with_role(const struct lockfsm *fsm,
     if (!user_name_is_valid(set->name)) {
         return "a name has 1 to 64 letters, digits, '.', '_', '-'";
     }
-    if (bytes_equal(set->name, fsm->admin.name)) {
+    if (bytes_equal(set->name, fsm->access.admin.name)) {
         return "the role 'admin' is built in";
     }
     if (set->grant_count > GRANT_COUNT_MAX) {
@@ -524,7 +526,7 @@ static struct role *make_role(struct lockfsm *fsm,
         refuse_changed(result);
         return NULL;
     }
-    if (HASH_CNT(by_name, fsm->roles) >= ROLE_COUNT_MAX) {
+    if (HASH_CNT(by_name, fsm->access.roles) >= ROLE_COUNT_MAX) {
         entry_refuse(result, RESULT_LIMIT, "roles: at most 1000");
         return NULL;
     }
@@ -583,8 +585,8 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     record_gone(fsm, &role->stored);
-    HASH_DELETE(by_name, fsm->roles, role);
-    treap_remove(&fsm->role_order, &role->in_order);
+    HASH_DELETE(by_name, fsm->access.roles, role);
+    treap_remove(&fsm->access.role_order, &role->in_order);
     pool_drop(&fsm->pool, &role->name);
     structure_free(fsm, &role->stored);
     result->count = 1;
@@ -596,8 +598,8 @@ void apply_access_set(struct lockfsm *fsm, const struct entry *command,
                       struct result *result)
 {
     const struct access_set_command *set = command->access_set;
-    uint64_t sessions = user_use(&fsm->anyone, QUOTA_SESSIONS);
-    if (fsm->anyone.is_disabled == set->is_required) {
+    uint64_t sessions = user_use(&fsm->access.anyone, QUOTA_SESSIONS);
+    if (fsm->access.anyone.is_disabled == set->is_required) {
         return;
     }
     if (set->is_required && !set->is_forced && sessions > 0) {
@@ -608,13 +610,13 @@ void apply_access_set(struct lockfsm *fsm, const struct entry *command,
                        sessions);
         return;
     }
-    fsm->anyone.is_disabled = set->is_required;
-    access_changed(fsm, &fsm->anyone, NULL, true);
+    fsm->access.anyone.is_disabled = set->is_required;
+    access_changed(fsm, &fsm->access.anyone, NULL, true);
 }
 
 void users_found(struct lockfsm *fsm, bool is_access_required)
 {
-    struct role_name admin = {fsm->admin.name};
+    struct role_name admin = {fsm->access.admin.name};
     struct grant grants[] = {
         {.verbs = UINT32_C(1) << VERB_READ, .is_prefix = true},
         {.verbs = UINT32_C(1) << VERB_SESSIONS}};
@@ -622,11 +624,11 @@ void users_found(struct lockfsm *fsm, bool is_access_required)
     set_grants(fsm, observer, grants, 2);
     observer->changed = new_token(fsm);
     record_changed(fsm, &observer->stored);
-    struct user *user = user_new(fsm, fsm->admin.name);
+    struct user *user = user_new(fsm, fsm->access.admin.name);
     user->number = new_number(fsm);
     user->changed = new_token(fsm);
     user_number_in(fsm, user);
     set_roles(fsm, user, &admin, 1);
     record_changed(fsm, &user->stored);
-    fsm->anyone.is_disabled = is_access_required;
+    fsm->access.anyone.is_disabled = is_access_required;
 }

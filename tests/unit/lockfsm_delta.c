@@ -109,7 +109,7 @@ static const char *compare_sessions(const struct lockfsm_delta *delta,
         HASH_FIND(by_id, delta->sessions, &session->id, sizeof session->id,
                   known);
         if (known == NULL &&
-            session->id <= fsm->token_base + delta->applied_index) {
+            session->id <= fsm->epoch.token_base + delta->applied_index) {
             return "a session came back";
         }
         if (known != NULL && spent_of(session) < known->spent) {
@@ -136,13 +136,13 @@ static const char *compare(const struct lockfsm_delta *delta,
         fsm->feature_level < delta->feature_level) {
         return "a counter went back";
     }
-    if (fsm->token_base < delta->token_base) {
+    if (fsm->epoch.token_base < delta->token_base) {
         return "the token base went back";
     }
     uint64_t entries = fsm->applied_index - delta->applied_index;
-    if (fsm->clock_ms < delta->clock_ms ||
-        fsm->clock_index < delta->clock_index ||
-        fsm->clock_ms - delta->clock_ms > entries * CLOCK_STEP_MS_MAX) {
+    if (fsm->clock.ms < delta->clock_ms ||
+        fsm->clock.index < delta->clock_index ||
+        fsm->clock.ms - delta->clock_ms > entries * CLOCK_STEP_MS_MAX) {
         return "the clock went back, or too far";
     }
     const char *wrong = compare_locks(delta, fsm);
@@ -155,9 +155,9 @@ static void remember(struct lockfsm_delta *delta, const struct lockfsm *fsm)
     delta->has_before = true;
     delta->applied_index = fsm->applied_index;
     delta->next_serial = fsm->next_serial;
-    delta->token_base = fsm->token_base;
-    delta->clock_ms = fsm->clock_ms;
-    delta->clock_index = fsm->clock_index;
+    delta->token_base = fsm->epoch.token_base;
+    delta->clock_ms = fsm->clock.ms;
+    delta->clock_index = fsm->clock.index;
     delta->feature_level = fsm->feature_level;
     for (const struct lock *lock = fsm->locks; lock != NULL;
          lock = lock->by_name.next) {
