@@ -29,6 +29,8 @@ TABLE = 'core/commands/table'
 
 # A file of the circle: the number of files, and why it still exists.
 KNOWN = {
+    'http/gateway': (4, 'Its table names the doors, and each of them sends its '
+                        'commands through it; no door knows another one.'),
 }
 
 
