@@ -45,7 +45,8 @@ static void put_result(const struct result *result)
     static const char *const names[] = {
         "ok",      "queued",      "nil",      "notheld", "nosession",
         "expired", "blacklisted", "deadlock", "limit",   "badarg",
-        "level",   "forgotten",   "noauth",   "noperm",  "quarantined"};
+        "level",   "forgotten",   "noauth",   "noperm",  "quarantined",
+        "limit" /* The model has one word for limits and quotas. */};
     bool is_many = result->token_count > 1;
     printf("%s %" PRIu64 " %" PRIu64 " ", names[result->code],
            is_many ? 0 : result->token, result->count);
