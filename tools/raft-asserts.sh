@@ -73,5 +73,5 @@ nm -u "${objects[@]}" | grep -q __assert_fail ||
 cc -pthread -o "$dir/sim" "$build"/tests/sim/*.o \
     "$build/tests/unit/lockfsm_delta.o" "$build/tests/unit/drawn_requests.o" \
     "$build/libhasp-all.a" "${objects[@]}" \
-    -luv -llmdb -lxxhash -lmicrohttpd -lcrypto
+    -luv -llmdb -lxxhash -lmicrohttpd -ljansson -lssl -lcrypto
 exec "$dir/sim" "${arguments[@]}"
