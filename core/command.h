@@ -58,7 +58,8 @@ enum command_flag {
     /* A READ that the asked node answers after the leader has authorized the
      * requester. A client of the local socket needs neither authorization nor a
      * leader. */
-    COMMAND_ASKED = 1 << 23
+    COMMAND_ASKED = 1 << 23,
+    COMMAND_REPLACES = 1 << 24
 };
 
 /* Which right a command needs: each row of the table must say. authorize.h

@@ -259,6 +259,11 @@ static const struct field member_force_fields[] = {
     OPTION("force", FIELD_FLAG, "FORCE",
            "Do it even if the remaining members may have no majority."),
     BY, END};
+static const struct field replace_fields[] = {
+    ID("The member's id."),
+    OPTION("force", FIELD_FLAG, "FORCE",
+           "Do it even if the nodes do not authenticate each other."),
+    BY, END};
 static const struct field transfer_fields[] = {
     {"id", FIELD_NUMBER, NULL, 1, INT64_MAX, 0,
      "The member that takes over; default: any voter."},
@@ -434,6 +439,9 @@ const struct route routes[] = {
      member_force_fields, OK, 0, "Makes a voter a standby."},
     {"POST", "/v1/cluster/remove", ROUTE_COMMAND, "RAFT.REMOVE", NULL,
      member_force_fields, OK, 0, "Removes a member."},
+    {"POST", "/v1/cluster/replace", ROUTE_COMMAND, "RAFT.REPLACE", NULL,
+     replace_fields, OK, 0,
+     "Lets a voter that lost its data directory return with an empty one."},
     {"POST", "/v1/cluster/transfer", ROUTE_COMMAND, "RAFT.TRANSFER", NULL,
      transfer_fields, OK, 0, "Hands leadership over."},
     {"POST", "/v1/cluster/finalize", ROUTE_COMMAND, "RAFT.FINALIZE", NULL,

@@ -235,12 +235,34 @@ void apply_set_feature(struct lockfsm *fsm, const struct entry *command,
     result->count = lockfsm_feature_level(fsm);
 }
 
+/* The removal of a replaced voter is logged after this, so that any leader can
+ * tell it from one that is gone for good, and knows where it was. */
+static void cluster_note_replacement(struct lockfsm *fsm, struct member *member,
+                                     const struct act_command *act)
+{
+    bool begins = act->kind == ACT_REPLACE &&
+                  act->address.size <= REPLACED_AT_SIZE_MAX;
+    bool is_over = (act->kind == ACT_PROMOTE || act->kind == ACT_DEMOTE) &&
+                   member->replaced_at.size > 0;
+    if (!begins && !is_over) {
+        return;
+    }
+    pool_drop(&fsm->pool, &member->replaced_at);
+    if (begins) {
+        member->replaced_at = pool_copy(&fsm->pool, act->address);
+    }
+    record_changed(fsm, &member->stored);
+}
+
 void apply_act(struct lockfsm *fsm, const struct entry *command,
                struct result *result)
 {
     const struct act_command *act = command->act;
     struct member *member = member_find(fsm, act->member);
     result->count = act->member;
+    if (member != NULL) {
+        cluster_note_replacement(fsm, member, act);
+    }
     if (act->kind != ACT_REMOVE || member == NULL ||
         member->removed_index == 0 || member->removed_by.size > 0) {
         return;
@@ -294,4 +316,10 @@ bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
                                     .wall_ms = member->removed_ms,
                                     .by = member->removed_by};
     return true;
+}
+
+struct bytes lockfsm_replaced_at(const struct lockfsm *fsm, uint64_t node)
+{
+    const struct member *member = member_find(fsm, node);
+    return member != NULL ? member->replaced_at : (struct bytes){.size = 0};
 }

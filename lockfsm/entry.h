@@ -28,7 +28,8 @@ enum act_kind {
     ACT_DEMOTE,
     ACT_REMOVE,
     ACT_LOGIN,
-    ACT_UPDATE
+    ACT_UPDATE,
+    ACT_REPLACE /* Begins; the others follow. */
 };
 
 enum entry_op {

@@ -41,6 +41,8 @@
 #define LABEL_SIZE_MAX 128
 #define VALUE_SIZE_MAX 4096
 #define CLIENT_NAME_SIZE_MAX 128
+/* The addresses of a member: "peer,client". */
+#define REPLACED_AT_SIZE_MAX 255
 #define LABEL_COUNT_MAX 16
 #define TESTIMONY_COUNT_MAX 100 /* Sessions that one DIED can end. */
 #define REDIS_MESSAGES_MAX 16
@@ -304,6 +306,9 @@ struct removal {
 };
 bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
                      struct removal *ret_removal);
+/* The addresses of a voter whose directory is being replaced, even if it is not
+ * a member at present; empty: it is not. Borrowed. */
+struct bytes lockfsm_replaced_at(const struct lockfsm *fsm, uint64_t node);
 /* The cluster's level, at least FEATURE_LEVEL_FIRST. */
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
 /* False before the first BEGIN, which brings the limits: they have their

@@ -60,6 +60,9 @@ struct member {
     uint64_t removed_index;       /* The entry that removed it. */
     uint64_t removed_ms;          /* Time by a wall clock, for people; or 0. */
     struct bytes removed_by;      /* Owned; may be empty. */
+    /* The addresses of a voter whose directory is being replaced, from before
+     * its removal until it votes again; owned, empty: it is not. */
+    struct bytes replaced_at;
     struct stored stored;
 };
 

@@ -270,6 +270,42 @@ int run_member_update(struct tool *tool, char **argv)
                          WORDS("RAFT.UPDATE", argv[1], address, "BY", USER), 0);
 }
 
+/* Time for a new directory to catch up, over several requests. */
+#define REPLACE_NS (600 * NS_PER_S)
+
+/* Repeats the request while something is left to do: each one goes on where the
+ * one before has ended, also at another leader. */
+int run_member_replace(struct tool *tool, char **argv)
+{
+    bool is_forced = false;
+    const struct option_row rows[] = {
+        {"force", OPTION_FLAG, .value = &is_forced}, {0}};
+    uint64_t end_ns = client_now_ns() + REPLACE_NS;
+    uint64_t id;
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (!parse_id(argv[1], &id)) {
+        return bad_id(tool, argv[1]);
+    }
+    for (;;) {
+        exit_code = member_change(
+            tool,
+            is_forced ? WORDS("RAFT.REPLACE", argv[1], "FORCE", "BY", USER)
+                      : WORDS("RAFT.REPLACE", argv[1], "BY", USER),
+            0);
+        bool is_left = exit_code == EX_TEMPFAIL || exit_code == EX_UNAVAILABLE;
+        if (!is_left || client_now_ns() >= end_ns) {
+            return exit_code;
+        }
+        tool_say(tool, "member %" PRIu64 " is not replaced yet; trying on", id);
+        client_free(tool->client);
+        tool->client = NULL;
+        usleep(10 * PAUSE_US);
+    }
+}
+
 int run_member_add(struct tool *tool, char **argv)
 {
     bool is_standby = false;

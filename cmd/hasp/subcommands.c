@@ -283,6 +283,10 @@ const struct subcommand subcommands[] = {
      "    --force       even if too few reachable voters remain\n"
      "    --revoke WHAT refuse its certificate, too: as 'hasp cert revoke'\n",
      .run = run_member_change, .command = "RAFT.REMOVE"},
+    {CLUSTER, "member replace", "ID [--force]",
+     "let a voter that lost its data directory return with an empty one",
+     "    --force  even if the nodes do not authenticate each other (no TLS)\n",
+     .run = run_member_replace},
     {CLUSTER, "member transfer", "[ID]",
      "transfer the leadership to another node", .run = run_member_transfer},
     {CLUSTER, "cluster finalize", "",

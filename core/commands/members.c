@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RAFT.ADD, UPDATE, PROMOTE, DEMOTE, REMOVE, TRANSFER and FINALIZE;
+/* RAFT.ADD, UPDATE, PROMOTE, DEMOTE, REMOVE, REPLACE, TRANSFER and FINALIZE;
  * QUARANTINE.END. */
 
 #include "base/check.h"
@@ -57,6 +57,13 @@ void raft_take_away_run(struct core *core, struct request *request)
     const struct call *call = request->call;
     membership_begin_take(core, request, call->id,
                           call_has(call, OPTION_FORCE));
+}
+
+void raft_replace_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    membership_begin_replace(core, request, call->id,
+                             call_has(call, OPTION_FORCE));
 }
 
 void raft_transfer_run(struct core *core, struct request *request)

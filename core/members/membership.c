@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RAFT.ADD, UPDATE, PROMOTE, DEMOTE and REMOVE: the states of a change. */
+/* RAFT.ADD, UPDATE, PROMOTE, DEMOTE, REMOVE, REPLACE: the states of a change.
+ */
 
 #include "core/members/membership.h"
 
@@ -27,6 +28,9 @@
 /* How long the remaining voters may be silent: after a stall of this node, what
  * they have sent is still to be read. */
 #define HEAR_NS (1000 * NS_PER_MS)
+/* A voter is level if it lacks at most this number of entries: a busy cluster
+ * has some in flight. */
+#define LEVEL_ENTRIES 4096
 
 /* --- States ----------------------------------------------------------------*/
 
@@ -39,13 +43,16 @@ static void membership_enter(struct change *change, enum change_state state)
         [CHANGE_PROBE_DUE] = FROM(BEGUN) | FROM(PROBING),
         [CHANGE_PROBING] = FROM(PROBE_DUE),
         [CHANGE_PROBED] = FROM(PROBING),
-        [CHANGE_ADDING] = FROM(BEGUN) | FROM(PROBED),
-        [CHANGE_CATCHING_UP] = FROM(BEGUN) | FROM(ADDING) | FROM(PROMOTING),
+        [CHANGE_ADDING] = FROM(BEGUN) | FROM(PROBED) | FROM(RETURNING),
+        [CHANGE_CATCHING_UP] = FROM(BEGUN) | FROM(ADDING) | FROM(PROMOTING) |
+                               FROM(PROBED),
         [CHANGE_PROMOTING] = FROM(CATCHING_UP),
         [CHANGE_SETTLING] = FROM(PROMOTING),
-        [CHANGE_LISTENING] = FROM(BEGUN),
+        [CHANGE_LISTENING] = FROM(BEGUN) | FROM(RECORDING),
         [CHANGE_TAKING] = FROM(LISTENING),
         [CHANGE_UPDATING] = FROM(BEGUN),
+        [CHANGE_RECORDING] = FROM(PROBED),
+        [CHANGE_RETURNING] = FROM(PROBED) | FROM(TAKING),
     };
     /* The drawing of the states allows this step. */
     CHECK((from[state] >> change->state & 1) != 0);
@@ -146,11 +153,14 @@ static void change_logged(struct core *core, enum change_state state,
     uint32_t flags = change->request->command->flags;
     membership_enter(change, state);
     CHECK(change->index != 0);
-    enum act_kind act = state != CHANGE_TAKING           ? acts[state]
-                        : (flags & COMMAND_REMOVES) != 0 ? ACT_REMOVE
-                                                         : ACT_DEMOTE;
-    /* A promotion that is part of an ADD is recorded as ADD. */
-    if (state != CHANGE_PROMOTING || (flags & COMMAND_PROMOTES) != 0) {
+    bool removes = (flags & (COMMAND_REMOVES | COMMAND_REPLACES)) != 0;
+    enum act_kind act = state != CHANGE_TAKING ? acts[state]
+                        : removes              ? ACT_REMOVE
+                                               : ACT_DEMOTE;
+    /* A promotion that is part of an ADD is recorded as ADD. That of a REPLACE
+     * ends what ACT_REPLACE has begun. */
+    if (state != CHANGE_PROMOTING ||
+        (flags & (COMMAND_PROMOTES | COMMAND_REPLACES)) != 0) {
         audit_log_act(core, act, change->member,
                       state == CHANGE_ADDING || state == CHANGE_UPDATING
                           ? change->address
@@ -232,15 +242,60 @@ static void not_promoted(struct core *core)
     }
 }
 
+static bool is_replacement(const struct change *change)
+{
+    return (change->request->command->flags & COMMAND_REPLACES) != 0;
+}
+
+/* True if another voter is not heard, or not level: with the one that is
+ * replaced two would be missing. 'why' names it. */
+static bool replace_must_wait(const struct core *core, char why[HASP_WHY_SIZE])
+{
+    const struct change *change = &core->leadership.change;
+    uint64_t last = replica_last_index(core->replica);
+    struct replica_members members;
+    char text[HASP_WHY_SIZE / 2];
+    replica_members(core->replica, &members);
+    MEMBER_EACH (member, &members) {
+        uint64_t id = member->id;
+        if (member->role != MEMBER_VOTER || id == change->member ||
+            id == core->options.id) {
+            continue;
+        }
+        if (!liveness_is_heard(core, id)) {
+            liveness_text(core, id, text, sizeof text);
+            snprintf(why, HASP_WHY_SIZE,
+                     "%s: member %" PRIu64 " is replaced only while all other "
+                     "voters are heard; bring that one back, or remove it, and "
+                     "repeat this",
+                     text, change->member);
+            return true;
+        }
+        uint64_t match = replica_match(core->replica, id);
+        if (match + LEVEL_ENTRIES < last) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "voter %" PRIu64 " has entry %" PRIu64 " of %" PRIu64
+                     ": repeat this when it has caught up",
+                     id, match, last);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Promotes the member; the replica refuses that until it has caught up. */
 static void try_to_promote(struct core *core)
 {
     struct change *change = &core->leadership.change;
     struct replica_update update;
+    char why[HASP_WHY_SIZE];
+    int error = HASP_EBUSY;
     CHECK(change->state == CHANGE_CATCHING_UP);
-    int error = replica_set_role(core->replica, change->member, MEMBER_VOTER,
+    if (!is_replacement(change) || !replace_must_wait(core, why)) {
+        error = replica_set_role(core->replica, change->member, MEMBER_VOTER,
                                  core->now_ns / NS_PER_MS, &change->index,
                                  &update);
+    }
     if (error == 0) {
         change_logged(core, CHANGE_PROMOTING, &update);
     } else if (error == HASP_EEXIST) {
@@ -374,11 +429,17 @@ static void membership_probe(struct core *core)
                              change->member, change->address);
 }
 
+static void replace_probed(struct core *core);
+
 static void membership_probed(struct core *core)
 {
     const struct change *change = &core->leadership.change;
     char why[HASP_WHY_SIZE];
     CHECK(change->state == CHANGE_PROBED);
+    if (is_replacement(change)) {
+        replace_probed(core);
+        return;
+    }
     if (change->probe_error == 0) {
         membership_add(core);
         return;
@@ -539,7 +600,10 @@ static void try_to_take_away(struct core *core)
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
     /* Without a majority among the remaining voters the entry would never be
      * committed, nor any after it. */
-    if (is_voter && !change->is_forced && liveness_needs(core, id, why)) {
+    bool must_wait = is_replacement(change) ? replace_must_wait(core, why)
+                                            : is_voter && !change->is_forced &&
+                                                  liveness_needs(core, id, why);
+    if (must_wait) {
         if (core->now_ns >= change->deadline_ns) {
             change_refuse(core, WORD_BADARG, why);
         } else {
@@ -547,7 +611,8 @@ static void try_to_take_away(struct core *core)
         }
         return;
     }
-    if ((change->request->command->flags & COMMAND_REMOVES) != 0) {
+    if ((change->request->command->flags &
+         (COMMAND_REMOVES | COMMAND_REPLACES)) != 0) {
         error = replica_remove(core->replica, id, now_ms, &change->index,
                                &update);
     } else {
@@ -558,6 +623,177 @@ static void try_to_take_away(struct core *core)
         change_failed(core, error);
     } else {
         change_logged(core, CHANGE_TAKING, &update);
+    }
+}
+
+/* --- Replacing ------------------------------------------------------------ */
+
+/* Without TLS whatever answers at the member's address would take its place. */
+static bool are_links_proven(const struct core *core)
+{
+    const struct change *change = &core->leadership.change;
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    MEMBER_EACH (member, &members) {
+        if (member->id != core->options.id && member->id != change->member &&
+            !core->port.peer_is_proven(core->port.data, member->id)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t membership_voters(const struct replica_members *members)
+{
+    uint32_t voters = 0;
+    MEMBER_EACH (member, members) {
+        voters += member->role == MEMBER_VOTER;
+    }
+    return voters;
+}
+
+/* True if the member that is there must not be removed now; the change has then
+ * been refused. */
+static bool refuse_to_replace(struct core *core,
+                              const struct replica_members *members,
+                              const struct replica_member *member)
+{
+    const struct change *change = &core->leadership.change;
+    char why[HASP_WHY_SIZE];
+    if (member->role == MEMBER_VOTER && membership_voters(members) < 3) {
+        snprintf(
+            why, sizeof why,
+            "neither of two voters can be replaced: add a third one first");
+    } else if (liveness_is_heard(core, member->id) &&
+               peer_find(core, member->id)->incarnation ==
+                   member->incarnation) {
+        snprintf(why, sizeof why,
+                 "member %" PRIu64 " is connected with its own data directory "
+                 "(%016" PRIx64 "), and another node answers at %.100s: stop "
+                 "one of them",
+                 member->id, member->incarnation, change->address);
+    } else if (!change->is_forced && !are_links_proven(core)) {
+        snprintf(why, sizeof why,
+                 "the nodes do not authenticate each other (tls.peer), so any "
+                 "process at %.100s could take the place of member %" PRIu64
+                 ": use FORCE if you trust that network",
+                 change->address, member->id);
+    } else if (!replace_must_wait(core, why)) {
+        return false;
+    }
+    change_refuse(core, WORD_BADARG, why);
+    return true;
+}
+
+static void replace_wait(struct core *core, enum change_state state,
+                         uint64_t wait_ns)
+{
+    struct change *change = &core->leadership.change;
+    membership_enter(change, state);
+    change->index = 0;
+    change->retry_ns = core->now_ns;
+    change->deadline_ns = core->now_ns + wait_ns;
+}
+
+/* Its node has answered: decides what the next step is. */
+static void replace_probed(struct core *core)
+{
+    const struct change *change = &core->leadership.change;
+    struct replica_members members;
+    char why[HASP_WHY_SIZE];
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               change->member);
+    if (change->probe_error != 0) {
+        snprintf(why, sizeof why,
+                 "member %" PRIu64 " cannot be reached from member %" PRIu64
+                 ": %s; start it with an empty data directory first, at its "
+                 "address in the member list",
+                 change->member, core->options.id, change->probe_why);
+        change_refuse(core, WORD_BADARG, why);
+    } else if (member != NULL && member->incarnation == change->incarnation) {
+        if (member->role == MEMBER_VOTER) {
+            change_done(core); /* It has the directory that it should have. */
+        } else {
+            replace_wait(core, CHANGE_CATCHING_UP, CATCH_UP_NS);
+        }
+    } else if (refuse_removed(core)) {
+        return;
+    } else if (member == NULL) {
+        replace_wait(core, CHANGE_RETURNING, CATCH_UP_NS);
+    } else if (!refuse_to_replace(core, &members, member)) {
+        audit_log_act(core, ACT_REPLACE, change->member, change->address,
+                      buffer_bytes(&change->asker));
+        replace_wait(core, CHANGE_RECORDING, HEAR_NS);
+    }
+}
+
+/* Continues once the state records the beginning: its entry is committed, so
+ * the log never has the removal, which follows, without it. */
+static void replace_recorded(struct core *core)
+{
+    struct change *change = &core->leadership.change;
+    struct bytes at = lockfsm_replaced_at(core->fsm, change->member);
+    if (bytes_equal(at, bytes_of_text(change->address))) {
+        replace_wait(core, CHANGE_LISTENING, HEAR_NS);
+    } else if (core->now_ns >= change->deadline_ns) {
+        change_refuse(core, WORD_BUSY, "the log does not advance: try later");
+    }
+}
+
+static void replace_return(struct core *core)
+{
+    struct change *change = &core->leadership.change;
+    struct replica_update update;
+    char why[HASP_WHY_SIZE] = "another change or a transfer is under way";
+    int error = HASP_EBUSY;
+    if (!replace_must_wait(core, why)) {
+        error = replica_add(core->replica, change->member, change->incarnation,
+                            change->address, core->now_ns / NS_PER_MS,
+                            &change->index, &update);
+    }
+    if (error == 0) {
+        change->deadline_ns = core->now_ns + CATCH_UP_NS;
+        change_logged(core, CHANGE_ADDING, &update);
+    } else if (error != HASP_EBUSY) {
+        change_unfinished(core, hasp_strerror(error));
+    } else if (core->now_ns >= change->deadline_ns) {
+        change_unfinished(core, why);
+    } else {
+        change->index = 0;
+        change->retry_ns = core->now_ns + RETRY_NS;
+    }
+}
+
+void membership_begin_replace(struct core *core, struct request *request,
+                              uint64_t id, bool is_forced)
+{
+    struct change *change = &core->leadership.change;
+    struct replica_members members;
+    struct bytes at = lockfsm_replaced_at(core->fsm, id);
+    if (refuse_if_changing(core, request)) {
+        return;
+    }
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members, id);
+    membership_change_begin(core, request, id);
+    if (member == NULL && at.size == 0) {
+        change_failed(core, HASP_ENOENT);
+    } else if (id == core->options.id) {
+        change_done(core); /* It leads, so it has its directory. */
+    } else if (member != NULL && member->role != MEMBER_VOTER && at.size == 0) {
+        change_refuse(core, WORD_BADARG,
+                      "the member is a standby: remove it, and add it again "
+                      "with STANDBY");
+    } else {
+        snprintf(change->address, sizeof change->address, "%.*s",
+                 member != NULL ? (int)strlen(member->address) : (int)at.size,
+                 member != NULL ? member->address : (const char *)at.data);
+        change->is_standby = false;
+        change->is_forced = is_forced;
+        change->incarnation = 0;
+        membership_enter(change, CHANGE_PROBE_DUE);
+        change->deadline_ns = core->now_ns + PROBE_NS;
     }
 }
 
@@ -578,6 +814,10 @@ void membership_turn(struct core *core)
         try_to_promote(core);
     } else if (change->state == CHANGE_LISTENING && is_due) {
         try_to_take_away(core);
+    } else if (change->state == CHANGE_RECORDING) {
+        replace_recorded(core);
+    } else if (change->state == CHANGE_RETURNING && is_due) {
+        replace_return(core);
     } else if (change->state == CHANGE_SETTLING) {
         finish_settling(core);
     }
@@ -617,6 +857,8 @@ void membership_applied(struct core *core, uint64_t applied)
         catch_up(core);
     } else if (change->state == CHANGE_PROMOTING) {
         membership_promoted(core);
+    } else if (change->state == CHANGE_TAKING && is_replacement(change)) {
+        replace_wait(core, CHANGE_RETURNING, CATCH_UP_NS);
     } else if (change->state == CHANGE_ADDING ||
                change->state == CHANGE_TAKING ||
                change->state == CHANGE_UPDATING) {

@@ -35,6 +35,26 @@
  * its role: it goes to UPDATING at once, and is answered when its entry is
  * applied. Nothing is dialled, since the member may have yet to move.
  *
+ * RAFT.REPLACE gives a voter that has lost its data directory the empty one
+ * with which its node runs. It never turns one directory into another in one
+ * entry, because Raft would then count what the former one has acknowledged for
+ * the new one. It is a REMOVE and an ADD, each committed before the next step:
+ *
+ *    PROBE_DUE, PROBING, PROBED -> RECORDING -> LISTENING -> TAKING
+ *                  |   |                                       |
+ *                  |   '------- it is not a member now ---.    |
+ *                  |                                      v    v
+ *                  '-- it is a standby already --.       RETURNING -> ADDING
+ * ...
+ *                                                v
+ *                                           CATCHING_UP -> PROMOTING ...
+ *
+ * Before each step all other voters have to be heard and to be level, so that
+ * no second one is missing in the meantime. The members and
+ * lockfsm_replaced_at() determine the next step, and the node itself names its
+ * directory. So any leader that gets the same request continues, even if the
+ * node was wiped once more.
+ *
  * Each of them may also end in a refusal, and all end with the leadership. A
  * change in SETTLING is committed: it only waits until the new voter knows. */
 
@@ -62,6 +82,8 @@ enum change_state {
     CHANGE_LISTENING,   /* To be removed, if a majority is left. */
     CHANGE_TAKING,      /* The entry that removes it is in flight. */
     CHANGE_UPDATING,    /* The entry with its new address is in flight. */
+    CHANGE_RECORDING,   /* REPLACE: that it begins is in flight. */
+    CHANGE_RETURNING,   /* REPLACE: to be added with its new directory. */
     CHANGE_STATE_COUNT
 };
 
@@ -100,6 +122,8 @@ void membership_begin_promote(struct core *core, struct request *request,
                               uint64_t id);
 void membership_begin_take(struct core *core, struct request *request,
                            uint64_t id, bool is_forced);
+void membership_begin_replace(struct core *core, struct request *request,
+                              uint64_t id, bool is_forced);
 /* Continues a change that waits for the clock or for other members. */
 void membership_turn(struct core *core);
 uint64_t membership_next(const struct core *core);

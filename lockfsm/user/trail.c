@@ -108,9 +108,10 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
                            struct trail *trail)
 {
     static const char *const acts[] = {
-        [ACT_ADD] = "RAFT.ADD",       [ACT_PROMOTE] = "RAFT.PROMOTE",
-        [ACT_DEMOTE] = "RAFT.DEMOTE", [ACT_REMOVE] = "RAFT.REMOVE",
-        [ACT_LOGIN] = "AUDIT.LOGIN",  [ACT_UPDATE] = "RAFT.UPDATE",
+        [ACT_ADD] = "RAFT.ADD",         [ACT_PROMOTE] = "RAFT.PROMOTE",
+        [ACT_DEMOTE] = "RAFT.DEMOTE",   [ACT_REMOVE] = "RAFT.REMOVE",
+        [ACT_LOGIN] = "AUDIT.LOGIN",    [ACT_UPDATE] = "RAFT.UPDATE",
+        [ACT_REPLACE] = "RAFT.REPLACE",
     };
     const struct fence *fence;
     switch (command->op) {

@@ -632,3 +632,68 @@ def test_all_nodes_move_to_other_ports_under_load(is_first):
         assert found["cycles"] > 50
         for node in cluster.nodes:
             assert roles(node) == {1: "voter", 2: "voter", 3: "voter"}
+
+
+def replace(cluster, node, *options):
+    return subprocess.run(
+        [HASP, "-e", ",".join("127.0.0.1:%d" % n.client_port
+                              for n in cluster.nodes if n is not node),
+         "member", "replace", str(node.id), *options], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+
+
+def incarnations(node):
+    return {m["id"]: m["incarnation"]
+            for m in map(as_map, node.status()["members"])}
+
+
+def test_a_lost_directory_is_replaced_by_one_command_under_load(tmp_path):
+    """The directory of a follower is gone: three voters of three again, and no
+    client has seen an error. The old directory is refused for good."""
+    with Cluster(3) as cluster:
+        # The greatest id: it dials both others, so it believes them both when
+        # they say that it was removed.
+        node = cluster.nodes[2]
+        hand_over(cluster, cluster.nodes[0])
+        leader = cluster.nodes[0]
+        old = str(tmp_path / "old")
+        with Steady([n.client_port for n in cluster.nodes]) as load:
+            node.kill()
+            was = incarnations(leader)[node.id]
+            shutil.move(node.dir, old)
+            node.start()
+            wait_until(lambda: 'event="listening for clients"'
+                       in node.log().split('data directory made')[-1], 30,
+                       'it listens')
+            refused = replace(cluster, node)
+            assert refused.returncode == 65, refused.stdout
+            assert "use FORCE if you trust that network" in refused.stdout
+            done = replace(cluster, node, "--force")
+            assert done.returncode == 0, done.stdout
+            for one in cluster.nodes:
+                wait_until(lambda one=one: roles(one) == {
+                    1: "voter", 2: "voter", 3: "voter"}, 30, "three voters")
+            cluster.converged(30)
+            assert incarnations(leader)[node.id] != was
+            again = replace(cluster, node, "--force")
+            assert again.returncode == 0, again.stdout
+            found = load.end()
+        assert found["errors"] == [], found
+        assert found["cycles"] > 20
+        # It votes: without one of the others there is still a leader.
+        other = cluster.nodes[1]
+        other.kill()
+        cluster.leader(besides=[other])
+        other.start()
+        settled(cluster)
+        # The old directory returns.
+        node.kill()
+        shutil.rmtree(node.dir)
+        shutil.move(old, node.dir)
+        node.start()
+        assert node.wait_exit(60) == 78
+        assert "was removed by" in node.log()
+        # It stays so.
+        node.start()
+        assert node.wait_exit(60) == 78
+        assert roles(cluster.leader(besides=[node]))[node.id] == "voter"

@@ -555,6 +555,151 @@ static void only_one_change_at_a_time_changes_an_address(void **state)
     }
 }
 
+/* --- An empty directory ----------------------------------------------------
+ */
+
+static uint64_t directory_of(uint64_t id)
+{
+    struct replica_members members;
+    replica_members(core_replica(world->node[leader].core), &members);
+    const struct replica_member *member = replica_members_find(&members, id);
+    return member != NULL ? member->incarnation : 0;
+}
+
+static void lose_directory(uint64_t id)
+{
+    node_wipe(world, id);
+    node_start(world, id);
+    links_update(world);
+    world_run(world, 100);
+}
+
+/* A repetition, also one that comes later, finds nothing to do. */
+static void a_voter_comes_back_with_an_empty_directory(void **state)
+{
+    struct removal removal;
+    (void)state;
+    uint64_t old = directory_of(third);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REPLACE %llu FORCE",
+                  ID(third));
+    assert_int_equal(directory_of(third), old);
+    lose_directory(third);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REPLACE %llu FORCE",
+                  ID(third));
+    assert_int_equal(role_of(third), MEMBER_VOTER);
+    assert_int_equal(directory_of(third), world->node[third].incarnation);
+    assert_int_not_equal(directory_of(third), old);
+    uint64_t last = replica_last_index(core_replica(world->node[leader].core));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REPLACE %llu FORCE",
+                  ID(third));
+    assert_int_equal(replica_last_index(core_replica(world->node[leader].core)),
+                     last);
+    world_run(world, 200);
+    /* It is over, and all members know what was removed. */
+    for (uint64_t node = 1; node <= 3; node++) {
+        const struct lockfsm *fsm = core_state(world->node[node].core);
+        assert_int_equal(lockfsm_replaced_at(fsm, third).size, 0);
+        assert_true(lockfsm_removal(fsm, third, &removal));
+        assert_int_equal(removal.incarnation, old);
+    }
+    assert_it_serves();
+}
+
+/* Wherever the leader goes, the next one gets the same request and goes on: the
+ * node is a voter again, with the directory that it has by then. */
+static void a_replacement_is_broken_off_and_repeated(void **state)
+{
+    uint64_t conn = 10;
+    (void)state;
+    for (uint64_t pause_ms = 0; pause_ms < 200; pause_ms += 20) {
+        uint64_t lost = leader % 3 + 1;
+        lose_directory(lost);
+        client_open(world, leader, ++conn);
+        client_send(world, leader, conn, "RAFT.REPLACE %llu FORCE", ID(lost));
+        world_run(world, pause_ms);
+        uint64_t was = leader;
+        world_cut(world, was, true);
+        world_run(world, 1500);
+        world_cut(world, was, false);
+        leader = world_elect(world);
+        world_run(world, 300);
+        if (pause_ms % 40 == 0 && lost != leader) {
+            lose_directory(lost); /* Once more in between. */
+        }
+        bool is_done = false;
+        for (int i = 0; i < 40 && !is_done; i++) {
+            leader = world_elect(world);
+            client_open(world, leader, ++conn);
+            is_done = strcmp(client_ask(world, leader, conn,
+                                        "RAFT.REPLACE %llu FORCE", ID(lost)),
+                             "+OK\r\n") == 0;
+            world_run(world, 200);
+        }
+        assert_true(is_done);
+        leader = world_elect(world);
+        assert_int_equal(role_of(lost), MEMBER_VOTER);
+        assert_int_equal(directory_of(lost), world->node[lost].incarnation);
+        assert_it_serves();
+    }
+}
+
+static void a_directory_that_may_not_be_replaced_is_not(void **state)
+{
+    char why[64];
+    (void)state;
+    uint64_t old = directory_of(third);
+    assert_says(client_ask(world, leader, 1, "RAFT.REPLACE 9 FORCE"),
+                "-BADARG raft.replace: no member has that id");
+    node_kill(world, third);
+    world_run(world, 1000);
+    snprintf(why, sizeof why, "-BADARG raft.replace: member %llu cannot be",
+             ID(third));
+    assert_says(
+        client_ask(world, leader, 1, "RAFT.REPLACE %llu FORCE", ID(third)),
+        "%s", why);
+    lose_directory(third);
+    world->node[leader].is_plain = true;
+    assert_says(client_ask(world, leader, 1, "RAFT.REPLACE %llu", ID(third)),
+                "-BADARG raft.replace: the nodes do not authenticate each "
+                "other (tls.peer), so any process at");
+    assert_int_equal(directory_of(third), old);
+    /* A standby is not made a voter. */
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.DEMOTE %llu FORCE",
+                  ID(third));
+    assert_says(
+        client_ask(world, leader, 1, "RAFT.REPLACE %llu FORCE", ID(third)),
+        "-BADARG raft.replace: the member is a standby");
+    assert_int_equal(directory_of(third), old);
+}
+
+/* Of five two are empty: without each of them the others must all be there. */
+static void two_empty_directories_are_not_replaced_at_once(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    found(5);
+    uint64_t lost[2] = {follower, third};
+    uint64_t old[2];
+    for (int i = 0; i < 2; i++) {
+        old[i] = directory_of(lost[i]);
+        lose_directory(lost[i]);
+    }
+    world_run(world, 1000);
+    for (int i = 0; i < 2; i++) {
+        assert_says(client_ask(world, leader, 1, "RAFT.REPLACE %llu FORCE",
+                               ID(lost[i])),
+                    "member %llu is replaced only while all other voters are "
+                    "heard; bring that one back, or remove it, and repeat this",
+                    ID(lost[i]));
+        assert_int_equal(directory_of(lost[i]), old[i]);
+    }
+    assert_it_serves();
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu", ID(lost[0]));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REPLACE %llu FORCE",
+                  ID(lost[1]));
+    assert_int_equal(role_of(lost[1]), MEMBER_VOTER);
+}
+
 #define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -578,6 +723,10 @@ int main(void)
         cluster(a_member_gets_another_address),
         cluster(an_address_that_does_not_fit_is_refused),
         cluster(only_one_change_at_a_time_changes_an_address),
+        cluster(a_voter_comes_back_with_an_empty_directory),
+        cluster(a_replacement_is_broken_off_and_repeated),
+        cluster(a_directory_that_may_not_be_replaced_is_not),
+        cluster(two_empty_directories_are_not_replaced_at_once),
         cluster(an_heir_is_chosen_from_those_that_are_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
