@@ -252,6 +252,7 @@ class Bad:
         self.replace("nobody", "ca.crt", cluster.certs)
         self.make_secret()
         cluster.hasp("access", "required")
+        cluster.converged()  # Followers know that, too.
 
     def own(self, user):
         folder = os.path.join(self.cluster.certs, "user-" + user)

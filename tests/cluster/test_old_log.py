@@ -90,7 +90,7 @@ def test_the_mark_goes_when_the_log_is_empty():
         node = cluster.followers(leader)[0]
         node.kill()
         with leader.connect(30) as client:
-            admit_fences(client, 18000, 300)
+            admit_fences(client, 18000, 200)
         snapshot(leader)
         node.start()
         wait_until(lambda: "snapshot installed" in node.log(), 30, "a snapshot")

@@ -337,7 +337,7 @@ def test_a_refused_script_is_counted_and_told_once(world):
     lines = [line for line in world.leader.log().splitlines() if sha in line]
     assert len(lines) == 1
     assert "line 2: redis.call('xadd')" in lines[0]
-    assert "key=told" in lines[0].replace('"', "") and "-- told once" in lines[0]
+    assert "key=told" in lines[0].replace('"', "") and "-- sent once" in lines[0]
     # The answer says why the lock is not released.
     with closing(Wire(world.leader.client_port)) as wire:
         shown = wire.map("LOCK.SHOW", "told")

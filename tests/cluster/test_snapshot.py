@@ -418,7 +418,7 @@ def test_a_lost_majority(folder):
         assert run.returncode == 73
         done("snapshot", "save", stopped, "--data", three.dir, "--force")
         run = hasp("snapshot", "save", running + "x", "--data", folder)
-        assert run.returncode == 78 and "no data directory" in run.stderr
+        assert run.returncode == 78 and "not the data directory" in run.stderr
         for path in running, stopped:
             found = inspect(path)
             assert found["fences"] == found["holds"] == 1

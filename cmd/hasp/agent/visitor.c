@@ -297,12 +297,14 @@ void visitor_free(struct visitor *visitor)
     if (visitor->proof.pidfd >= 0) {
         close(visitor->proof.pidfd);
     }
+    /* Before the memory goes: a thread may close the socket later, and until
+     * then it is readable. */
+    (void)epoll_ctl(agent->epoll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);
     /* Descriptors that were passed and are still queued are closed with the
      * socket, which can take as long as their sender likes. */
     if (agent->is_refusing || rights_drain(visitor->fd)) {
         close(visitor->fd);
     } else if (!rights_close_apart(visitor->fd, true)) {
-        (void)epoll_ctl(agent->epoll_fd, EPOLL_CTL_DEL, visitor->fd, NULL);
         agent->closed++; /* It stays open: better than a loop that hangs. */
     }
     free(visitor);
