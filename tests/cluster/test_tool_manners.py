@@ -302,7 +302,7 @@ def test_a_holder_leaves_a_note_for_the_next(endpoints, tmp_path):
         hasp note manners/note
         hasp -o json note manners/note
         hasp show manners/note | grep note:
-        token=$(hasp -o plain show manners/note | cut -f 8)
+        token=$(hasp -o plain show manners/note | cut -f 7)
         hasp note manners/note old --session-file lease --token 1 || echo $?
         hasp note manners/note new --session-file lease --token "$token"
         hasp release manners/note --session-file lease
