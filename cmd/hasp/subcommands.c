@@ -284,7 +284,7 @@ const struct subcommand subcommands[] = {
      "    --revoke WHAT refuse its certificate, too: as 'hasp cert revoke'\n",
      .run = run_member_change, .command = "RAFT.REMOVE"},
     {CLUSTER, "member replace", "ID [--force]",
-     "let a voter that lost its data directory return with an empty one",
+     "replace the lost data directory of a voter",
      "    --force  even if the nodes do not authenticate each other (no TLS)\n",
      .run = run_member_replace},
     {CLUSTER, "member transfer", "[ID]",
