@@ -79,11 +79,11 @@ static pthread_mutex_t agents_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct list agents;
 static pid_t agents_pid; /* The process to which they belong. */
 
-static uint64_t own_start(void)
+uint64_t tie_start_of(const char *path)
 {
     char text[512];
     uint64_t start = 0;
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) {
         close(fd);
@@ -92,6 +92,7 @@ static uint64_t own_start(void)
         return 0;
     }
     text[size] = '\0';
+    /* The name, in parentheses, can contain any characters. */
     const char *end = strrchr(text, ')');
     if (end == NULL ||
         sscanf(end + 1,
@@ -366,7 +367,7 @@ static struct tie_agent *tie_agent_new(const char *path)
         return NULL;
     }
     snprintf(agent->path, sizeof agent->path, "%s", path);
-    agent->start = own_start();
+    agent->start = tie_start_of("/proc/self/stat");
     agent->fd = -1;
     agent->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     list_init(&agent->ties);

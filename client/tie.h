@@ -52,4 +52,8 @@ void tie_quiet(struct tie *tie);
  * for. NULL is ignored. Not in a child of fork(), which has no ties. */
 void tie_end(struct tie *tie);
 
+/* When the process of that /proc/PID/stat was started (its field 22); 0 if it
+ * cannot be read. */
+uint64_t tie_start_of(const char *path);
+
 #endif /* HASP_CLIENT_TIE_H */

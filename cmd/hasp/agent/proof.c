@@ -4,13 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "client/tie.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -37,32 +38,11 @@ int proof_begin(int fd, bool is_old, struct proof *ret_proof)
     return 0;
 }
 
-/* Field 22 of /proc/PID/stat; 0 if it cannot be read. */
 static uint64_t proof_start(pid_t pid)
 {
-    char path[32], text[512];
-    uint64_t start;
+    char path[32];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0;
-    }
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (size <= 0) {
-        return 0;
-    }
-    text[size] = '\0';
-    /* The name, in parentheses, can contain any characters. */
-    const char *end = strrchr(text, ')');
-    if (end == NULL ||
-        sscanf(end + 1,
-               " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-               "%*s %*s %*s %*s %" SCNu64,
-               &start) != 1) {
-        return 0;
-    }
-    return start;
+    return tie_start_of(path);
 }
 
 bool proof_is_dead(int pidfd)
