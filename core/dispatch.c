@@ -286,20 +286,24 @@ static uint64_t touched_names(const struct call *call)
     return count == 0 ? UINT64_MAX : touched;
 }
 
-/* True if the request need not wait for earlier ones of its connection. A
- * heartbeat never does. */
-static bool keep_order(struct core *core, struct request *request,
-                       const struct call *call)
+/* What the request must keep its order with: changes, or reads; a Redis command
+ * that changes something is both. */
+static enum conn_order dispatch_order_of(const struct command *command)
 {
-    const struct command *command = request->command;
-    if ((command->flags & COMMAND_KEEPS) != 0) {
-        return true;
+    if ((command->flags & COMMAND_CHANGE) == 0) {
+        return ORDER_READ;
     }
-    enum conn_order order = (command->flags & COMMAND_CHANGE) == 0 ? ORDER_READ
-                            : (command->flags & COMMAND_REDIS) == 0
-                                ? ORDER_CHANGE
-                                : ORDER_EITHER;
-    return conn_order_slot(core, request->conn, request->slot, order,
+    return (command->flags & COMMAND_REDIS) == 0 ? ORDER_CHANGE : ORDER_EITHER;
+}
+
+/* Puts the request in order behind the earlier ones of its connection; false if
+ * it must wait for one. A heartbeat has no order. */
+static bool dispatch_in_order(struct core *core, struct request *request,
+                              const struct call *call)
+{
+    return (request->command->flags & COMMAND_KEEPS) != 0 ||
+           conn_order_slot(core, request->conn, request->slot,
+                           dispatch_order_of(request->command),
                            touched_names(call));
 }
 
@@ -419,7 +423,8 @@ void dispatch_received(struct core *core, struct conn *conn,
     } else {
         conn_block_update(core, conn);
     }
-    if (!keep_order(core, request, call)) {
+    bool is_next = dispatch_in_order(core, request, call);
+    if (!is_next) {
         return;
     }
     if (is_serving(core)) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "http/exchange.h"
-#include "http/json.h"
+#include "net/json.h"
 
 #define PREFIX "fleetlock/"
 #define ID_SIZE_MAX 128

@@ -15,11 +15,11 @@
 #include "base/units.h"
 #include "core/core.h"
 #include "http/exchange.h"
-#include "http/json.h"
 #include "http/openapi.h"
 #include "http/origin_check.h"
 #include "http/page.h"
 #include "http/uri.h"
+#include "net/json.h"
 
 #define REPLY_VALUE_MAX 1000000
 #define POLL_NS (50 * NS_PER_S)
@@ -139,17 +139,17 @@ static json_t *document_of(const struct answer *answer,
     switch (answer->kind) {
     case ANSWER_MAP:
         json_decref(document);
-        return json_of_reply(reply, 0);
+        return json_of_reply(reply, 0, NULL);
     case ANSWER_PAGE:
         CHECK(value->count == 2);
         json_put_text(document, "cursor", reply->value[1].bytes);
-        json_put(document, answer->name, json_of_reply(reply, 2));
+        json_put(document, answer->name, json_of_reply(reply, 2, NULL));
         return document;
     default:
         /* A simple string is always OK. */
         json_put(document, answer->name,
                  value->type == RESP_SIMPLE ? json_true()
-                                            : json_of_reply(reply, 0));
+                                            : json_of_reply(reply, 0, NULL));
         return document;
     }
 }

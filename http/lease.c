@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "http/exchange.h"
-#include "http/json.h"
+#include "net/json.h"
 
 #define IF_MINE "if redis.call('get',KEYS[1]) == ARGV[1] then return "
 #define EXTEND IF_MINE "redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"

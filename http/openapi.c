@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "http/json.h"
 #include "http/routes.h"
+#include "net/json.h"
 
 /* The longest name of a type or field. */
 #define NAME_SIZE 64

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "http/json.h"
+#include "net/json.h"
 
 /* The words of docs/protocol.md; any other one is a bad request, like ERR. */
 static const struct {

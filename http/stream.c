@@ -4,7 +4,7 @@
  * (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
 
 #include "http/exchange.h"
-#include "http/json.h"
+#include "net/json.h"
 
 void stream_begin(struct exchange *exchange)
 {
@@ -43,7 +43,7 @@ void stream_push(struct exchange *exchange, const struct resp_reply *reply)
     const struct resp_value *id = resp_find(reply, 3, "id");
     json_t *event = json_object();
     json_put_text(event, "kind", kind);
-    (void)json_object_update_new(event, json_of_reply(reply, 3));
+    (void)json_object_update_new(event, json_of_reply(reply, 3, NULL));
     if (id != NULL) {
         buffer_put_text(out, "id: ");
         buffer_put_bytes(out, id->bytes);

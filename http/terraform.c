@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 #include "http/exchange.h"
-#include "http/json.h"
+#include "net/json.h"
 
 #define PREFIX "terraform/"
 #define INFO_SIZE_MAX 4096

@@ -17,8 +17,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "http/json.h"
 #include "lockfsm/user/audit.h"
+#include "net/json.h"
 #include "node/node.h"
 
 /* Far longer than a line, since an act's texts are bounded. */

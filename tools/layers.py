@@ -20,6 +20,7 @@ import sys
 # rooms call no clock, random, file or socket.
 ROOMS = [
     ('net/resp', r'net/resp(_\w+)?\.[ch]$', 'base', '', True),
+    ('net/json', r'net/json\.[ch]$', 'base net/resp', 'jansson', True),
     ('net/frame', r'net/frame\.[ch]$', 'base', '', True),
     # TLS without a socket, for streams and for clients.
     ('net/tls', r'net/tls(_\w+)?\.[ch]$', 'base', 'openssl', False),
@@ -60,10 +61,11 @@ ROOMS = [
      'storage/table.h storage/snapshot.h', '', True),
     # HTTP requests as client requests; it sees only core's public headers.
     ('http', r'http/',
-     'base base/sha net/resp net/http core/core.h core/options.h',
+     'base base/sha net/resp net/json net/http core/core.h core/options.h',
      'jansson', False),
     ('node', r'node/',
-     'base lockfsm raft storage net net/resp net/frame net/http net/tls core '
+     'base lockfsm raft storage net net/resp net/json net/frame net/http '
+     'net/tls core '
      'core/commands/table.h http include', 'uv jansson', False),
     # hasp_uv.h goes with hasp.h; neither includes anything of ours.
     ('include', r'include/', '', '', False),
@@ -84,7 +86,7 @@ ROOMS = [
      'openssl smartcols jansson', False),
     ('cmd/hasp', r'cmd/hasp/',
      'base base/sha client client/session_fsm lease/lease net/tls '
-     'net/rights.h include',
+     'net/rights.h net/json include',
      'smartcols jansson', False),
 ]
 

@@ -90,21 +90,28 @@ static void count_grants(struct top *top, struct core *core,
     top->looked_at += seen;
 }
 
-static void add_locks(struct top *top, const struct core *core,
-                      struct bytes prefix)
+/* Adds the locks of the oldest waits. The bound, like the one of add_locks(),
+ * holds however large the state is. */
+static void add_waited(struct top *top, const struct core *core,
+                       struct bytes prefix)
 {
     uint32_t seen = 0;
     LIST_FOR (const struct wait, wait, lockfsm_waits(core->fsm), in_state) {
-        /* Both loops have a bound of their own, however large the state is. */
-        if (seen++ == WAITS_SEEN_MAX) {
+        if (seen == WAITS_SEEN_MAX) {
             break;
         }
+        seen++;
         if (bytes_has_prefix(wait->lock->name, prefix)) {
             hot_of(top, wait->lock, wait->lock->name);
         }
     }
     top->looked_at += seen;
-    seen = 0;
+}
+
+static void add_locks(struct top *top, const struct core *core,
+                      struct bytes prefix)
+{
+    uint32_t seen = 0;
     for (const struct lock *lock = lockfsm_locks(core->fsm);
          lock != NULL && seen < LOCKS_SEEN_MAX; lock = lock->by_name.next) {
         seen++;
@@ -226,6 +233,7 @@ void lock_top_read(struct core *core, struct request *request)
     top.room = memory_new((EVENTS_SEEN_MAX + WAITS_SEEN_MAX + LOCKS_SEEN_MAX) *
                           sizeof *top.room);
     count_grants(&top, core, prefix);
+    add_waited(&top, core, prefix);
     add_locks(&top, core, prefix);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 8);

@@ -452,16 +452,29 @@ static void membership_probed(struct core *core)
     change_refuse(core, WORD_BADARG, why);
 }
 
+/* Begins the change of a member; NULL if there is none with this id. False, and
+ * the request is answered, if another change is under way. */
+static bool change_begin_of(struct core *core, struct request *request,
+                            uint64_t id, struct replica_members *ret_members,
+                            const struct replica_member **ret_member)
+{
+    if (refuse_if_changing(core, request)) {
+        return false;
+    }
+    replica_members(core->replica, ret_members);
+    *ret_member = replica_members_find(ret_members, id);
+    membership_change_begin(core, request, id);
+    return true;
+}
+
 void membership_begin_promote(struct core *core, struct request *request,
                               uint64_t id)
 {
     struct replica_members members;
-    if (refuse_if_changing(core, request)) {
+    const struct replica_member *member;
+    if (!change_begin_of(core, request, id, &members, &member)) {
         return;
     }
-    replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members, id);
-    membership_change_begin(core, request, id);
     if (member == NULL) {
         change_failed(core, HASP_ENOENT);
     } else if (member->role == MEMBER_VOTER) {
@@ -524,12 +537,10 @@ void membership_begin_update(struct core *core, struct request *request,
 {
     struct change *change = &core->leadership.change;
     struct replica_members members;
-    if (refuse_if_changing(core, request)) {
+    const struct replica_member *member;
+    if (!change_begin_of(core, request, id, &members, &member)) {
         return;
     }
-    replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members, id);
-    membership_change_begin(core, request, id);
     if (member == NULL) {
         change_failed(core, HASP_ENOENT);
     } else if (!membership_put_address(change, address, member)) {
@@ -770,13 +781,11 @@ void membership_begin_replace(struct core *core, struct request *request,
 {
     struct change *change = &core->leadership.change;
     struct replica_members members;
+    const struct replica_member *member;
     struct bytes at = lockfsm_replaced_at(core->fsm, id);
-    if (refuse_if_changing(core, request)) {
+    if (!change_begin_of(core, request, id, &members, &member)) {
         return;
     }
-    replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members, id);
-    membership_change_begin(core, request, id);
     if (member == NULL && at.size == 0) {
         change_failed(core, HASP_ENOENT);
     } else if (id == core->options.id) {

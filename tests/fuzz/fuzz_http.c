@@ -12,9 +12,9 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "http/fields.h"
-#include "http/json.h"
 #include "http/origin_check.h"
 #include "http/uri.h"
+#include "net/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -95,7 +95,7 @@ static void try_reply(struct bytes input)
         }
         if (!is_map) {
             json_t *document = json_object();
-            json_put(document, "reply", json_of_reply(&reply, 0));
+            json_put(document, "reply", json_of_reply(&reply, 0, NULL));
             json_write(document, &text);
             check_json(buffer_bytes(&text));
         }

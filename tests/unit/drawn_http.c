@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "http/json.h"
 #include "http/routes.h"
+#include "net/json.h"
 
 #define SECRET "00000000000000000000000000000000"
 

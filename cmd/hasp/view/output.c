@@ -11,11 +11,11 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "base/base64.h"
 #include "base/check.h"
 #include "base/duration.h"
 #include "base/memory.h"
 #include "cmd/hasp/view/screen.h"
+#include "net/json.h"
 
 /* A narrower terminal wraps the lines. */
 #define WIDTH_MIN 60
@@ -40,86 +40,20 @@ static void put_escaped(struct buffer *out, struct bytes bytes,
     }
 }
 
-/* NULL if the bytes are not UTF-8. */
-static json_t *output_string_of(struct bytes bytes)
-{
-    return json_stringn(bytes.size > 0 ? (const char *)bytes.data : "",
-                        bytes.size);
-}
-
 json_t *value_of_bytes(struct bytes bytes)
 {
     AUTO(buffer_done) struct buffer text = {0};
-    json_t *value = output_string_of(bytes);
+    json_t *value = json_string_of(bytes);
     if (value == NULL) {
         put_escaped(&text, bytes, false);
-        value = output_string_of(buffer_bytes(&text));
+        value = json_string_of(buffer_bytes(&text));
     }
     return value;
 }
 
-static json_t *output_base64_of(struct bytes bytes)
-{
-    AUTO(buffer_done) struct buffer text = {0};
-    base64_put(&text, bytes);
-    return output_string_of(buffer_bytes(&text));
-}
-
-static json_t *output_map_of(const struct resp_reply *reply, uint32_t at)
-{
-    json_t *object = json_object();
-    uint32_t child = at + 1;
-    for (uint32_t i = 0; i < reply->value[at].count; i++) {
-        json_t *key = value_of_bytes(reply->value[child].bytes);
-        child += reply->value[child].span;
-        const struct resp_value *value = &reply->value[child];
-        json_auto_t *text = output_string_of(value->bytes);
-        json_object_set_new(object, json_string_value(key),
-                            value_of_reply(reply, child));
-        if (value->type == RESP_BULK && text == NULL) {
-            char name[64];
-            snprintf(name, sizeof name, "%.50s_b64", json_string_value(key));
-            json_object_set_new(object, name, output_base64_of(value->bytes));
-        }
-        json_decref(key);
-        child += reply->value[child].span;
-    }
-    return object;
-}
-
-static json_t *output_array_of(const struct resp_reply *reply, uint32_t at)
-{
-    json_t *array = json_array();
-    uint32_t child = at + 1;
-    for (uint32_t i = 0; i < reply->value[at].count; i++) {
-        json_array_append_new(array, value_of_reply(reply, child));
-        child += reply->value[child].span;
-    }
-    return array;
-}
-
 json_t *value_of_reply(const struct resp_reply *reply, uint32_t at)
 {
-    const struct resp_value *value = &reply->value[at];
-    switch (value->type) {
-    case RESP_INTEGER:
-        return json_integer(value->integer);
-    case RESP_BOOL:
-        return json_boolean(value->integer != 0);
-    case RESP_NULL:
-        return json_null();
-    case RESP_MAP:
-        return output_map_of(reply, at);
-    case RESP_ARRAY:
-    case RESP_PUSH:
-        return output_array_of(reply, at);
-    case RESP_SIMPLE:
-    case RESP_ERROR:
-    case RESP_BULK:
-    case RESP_DOUBLE:
-        return value_of_bytes(value->bytes);
-    }
-    UNREACHABLE();
+    return json_of_reply(reply, at, value_of_bytes);
 }
 
 json_t *value_at(json_t *value, const char *path)

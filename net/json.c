@@ -2,7 +2,7 @@
 
 /* Members, texts, replies. */
 
-#include "http/json.h"
+#include "net/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,23 +32,32 @@ static json_t *json_base64_of(struct bytes text)
     return value;
 }
 
-/* NULL if the text is not UTF-8. */
-static json_t *json_string_of(struct bytes text)
+json_t *json_string_of(struct bytes text)
 {
     return json_stringn(text.size > 0 ? (const char *)text.data : "",
                         text.size);
 }
 
-void json_put_text(json_t *object, const char *name, struct bytes text)
+/* Adds a text. What is not UTF-8 is added in base64, and escaped as well under
+ * the plain name if there is 'escape'. */
+static void json_put_any_text(json_t *object, const char *name,
+                              struct bytes text, json_escape_fn *escape)
 {
     char with_suffix[NAME_SIZE_MAX];
     json_t *value = json_string_of(text);
+    if (value == NULL) {
+        snprintf(with_suffix, sizeof with_suffix, "%s_b64", name);
+        json_put(object, with_suffix, json_base64_of(text));
+        value = escape != NULL ? escape(text) : NULL;
+    }
     if (value != NULL) {
         json_put(object, name, value);
-        return;
     }
-    snprintf(with_suffix, sizeof with_suffix, "%s_b64", name);
-    json_put(object, with_suffix, json_base64_of(text));
+}
+
+void json_put_text(json_t *object, const char *name, struct bytes text)
+{
+    json_put_any_text(object, name, text, NULL);
 }
 
 void json_write(json_t *document, struct buffer *out)
@@ -63,54 +72,58 @@ void json_write(json_t *document, struct buffer *out)
 }
 
 /* The key of a map is a word, except for labels, which may have any bytes. */
-static void json_key_of(struct bytes key, char out[NAME_SIZE_MAX])
+static void json_key_of(struct bytes key, json_escape_fn *escape,
+                        char out[NAME_SIZE_MAX])
 {
-    json_t *text = json_string_of(key);
-    bool is_plain = text != NULL && memchr(key.data, '\0', key.size) == NULL;
-    CHECK(2 * key.size < NAME_SIZE_MAX - 8);
-    json_decref(text);
-    if (is_plain) {
-        memcpy(out, key.data, key.size);
-        out[key.size] = '\0';
+    AUTO(buffer_done) struct buffer name = {0};
+    json_auto_t *text = json_string_of(key);
+    if (text != NULL && memchr(key.data, '\0', key.size) == NULL) {
+        buffer_put_bytes(&name, key);
+    } else if (escape != NULL) {
+        json_auto_t *escaped = escape(key);
+        buffer_put_text(&name, json_string_value(escaped));
     } else {
-        AUTO(buffer_done) struct buffer digits = {0};
-        buffer_put_text(&digits, "b64:");
-        base64_put(&digits, key);
-        memcpy(out, digits.data, digits.size);
-        out[digits.size] = '\0';
+        buffer_put_text(&name, "b64:");
+        base64_put(&name, key);
     }
+    CHECK(name.size < NAME_SIZE_MAX - sizeof "_b64");
+    memcpy(out, name.data, name.size);
+    out[name.size] = '\0';
 }
 
-static json_t *json_map_of(const struct resp_reply *reply, uint32_t at)
+static json_t *json_map_of(const struct resp_reply *reply, uint32_t at,
+                           json_escape_fn *escape)
 {
     json_t *object = json_object();
     uint32_t next = at + 1;
     for (uint32_t i = 0; i < reply->value[at].count; i++) {
         char name[NAME_SIZE_MAX];
         const struct resp_value *value = &reply->value[next + 1];
-        json_key_of(reply->value[next].bytes, name);
+        json_key_of(reply->value[next].bytes, escape, name);
         if (value->type == RESP_BULK || value->type == RESP_SIMPLE) {
-            json_put_text(object, name, value->bytes);
+            json_put_any_text(object, name, value->bytes, escape);
         } else {
-            json_put(object, name, json_of_reply(reply, next + 1));
+            json_put(object, name, json_of_reply(reply, next + 1, escape));
         }
         next += 1 + value->span;
     }
     return object;
 }
 
-static json_t *json_array_of(const struct resp_reply *reply, uint32_t at)
+static json_t *json_array_of(const struct resp_reply *reply, uint32_t at,
+                             json_escape_fn *escape)
 {
     json_t *array = json_array();
     uint32_t next = at + 1;
     for (uint32_t i = 0; i < reply->value[at].count; i++) {
-        json_add(array, json_of_reply(reply, next));
+        json_add(array, json_of_reply(reply, next, escape));
         next += reply->value[next].span;
     }
     return array;
 }
 
-json_t *json_of_reply(const struct resp_reply *reply, uint32_t at)
+json_t *json_of_reply(const struct resp_reply *reply, uint32_t at,
+                      json_escape_fn *escape)
 {
     const struct resp_value *value = &reply->value[at];
     json_t *text;
@@ -122,12 +135,14 @@ json_t *json_of_reply(const struct resp_reply *reply, uint32_t at)
     case RESP_NULL:
         return json_null();
     case RESP_MAP:
-        return json_map_of(reply, at);
+        return json_map_of(reply, at, escape);
     case RESP_ARRAY:
     case RESP_PUSH:
-        return json_array_of(reply, at);
+        return json_array_of(reply, at, escape);
     default:
         text = json_string_of(value->bytes);
-        return text != NULL ? text : json_base64_of(value->bytes);
+        return text != NULL     ? text
+               : escape != NULL ? escape(value->bytes)
+                                : json_base64_of(value->bytes);
     }
 }
