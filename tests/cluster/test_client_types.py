@@ -159,7 +159,7 @@ def test_help_names_each_option_of_a_session(made):
     said = pydoc.plain(pydoc.render_doc(made))
     for name in ("endpoints", "name", "ttl", "linger", "timeout", "alive",
                  "on_event", "tls", "secret_file", "durable", "reason",
-                 "own_connection"):
+                 "own_connection", "tie", "agent"):
         assert re.search(r"^[\s|]*%s: " % name, said, re.M), (name, said)
 
 

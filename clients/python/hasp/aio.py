@@ -75,6 +75,10 @@ class Session(Keeper):
         """As hasp.Session.ask()."""
         return await self._ask(*words)
 
+    async def untie(self) -> None:
+        """As hasp.Session.untie()."""
+        await self._untie()
+
     async def __aenter__(self) -> Session:
         return await self.open()
 

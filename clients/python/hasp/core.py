@@ -31,6 +31,7 @@ from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
                       is_of_asker, is_opened, judge, open_words,
                       parse_endpoints, retry_pause, show_endpoint)
 from .secret import SecretFile
+from .tie import Tie
 from .tls import Tls
 
 LOG = logging.getLogger('hasp')
@@ -52,7 +53,8 @@ class Core:
                  ttl: float, linger: float, timeout: float,
                  tls: Tls = None, secret_file: SecretFile = None,
                  durable: bool = False, reason: str = '',
-                 own_connection: bool = False) -> None:
+                 own_connection: bool = False,
+                 tie: Optional[Tie] = None) -> None:
         check_durations(ttl=ttl, linger=linger, timeout=timeout)
         self.endpoints = parse_endpoints(endpoints)
         credentials = credentials_of(tls, secret_file)
@@ -64,7 +66,8 @@ class Core:
         self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
         self.durable, self.reason = durable, reason
-        self.id = self.secret = ''
+        self.id = self._secret = ''
+        self._tie = tie
         self._pid = os.getpid()
         self._lease = Lease()
         self._owners = Owners()
@@ -99,6 +102,25 @@ class Core:
     def _remaining(self) -> int:
         self._check_process()
         return self._lease.remaining(read_clock())
+
+    @property
+    def secret(self) -> str:
+        """With the id, it lets another process act for the session. HaspError
+        while the session is, or can be, tied to this process: see untie()."""
+        if self._tie and not self._tie.may_be_handed_over():
+            raise HaspError('the session is tied to this process, and ends with '
+                            'it: call untie() before you hand it over')
+        return self._secret
+
+    def is_tied(self) -> bool:
+        """True while the session is tied to this process (the option 'tie')."""
+        return bool(self._tie and self._tie.is_tied and
+                    self._pid == os.getpid())
+
+    async def _untie(self) -> None:
+        self._check()
+        if self._tie:
+            await self._tie.undo()
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -138,6 +160,8 @@ class Core:
         secret = os.urandom(16).hex()
         words = open_words(self.name, self.ttl, self.linger, secret,
                            self.durable, self.reason)
+        if self._tie:
+            words += self._tie.words()
         answer = None
         while answer is None:
             if self._link_key:
@@ -151,7 +175,7 @@ class Core:
                 self._quit()
                 self._link = self._link.another()
         reply, sent, line = answer
-        self.id, self.secret = str(reply['id']), secret
+        self.id, self._secret = str(reply['id']), secret
         self._prolong(reply, sent)
         self._link.known.add(self)
         self._opening.clear()
@@ -322,7 +346,7 @@ class Core:
                 not {self.id} & (line.attached | line.attaching.keys()):
             line.attaching[self.id] = []
             line.post(partial(self._attached, line), 'SESSION.ATTACH', self.id,
-                      self.secret)
+                      self._secret)
 
     def _attached(self, line: Connection, reply: Any) -> None:
         """Handles the answer to ATTACH. If ATTACH failed, the answers to the
@@ -377,11 +401,15 @@ class Core:
     def _abandon(self) -> None:
         """Refuses in a forked child, since the parent's sessions live on."""
         self._link.abandon()
+        if self._tie and self._tie.agent:
+            self._tie.agent.abandon()
 
     def _quit(self) -> None:
         """Leaves the connection; requests in flight get an OSError."""
         for future in list(self._futures):
             settle(future, ConnectionAbortedError('given up'))
+        if self._tie:
+            self._tie.end()
         if self._has_joined:
             self._has_joined = False
             self._link.quit(self)

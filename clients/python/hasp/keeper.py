@@ -19,8 +19,11 @@ from .lease import SECOND, Clock, State, read_clock, to_seconds
 from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
                       is_of_asker, is_page, show_endpoint)
 from .secret import SecretFile
+from .tie import TTL as TTL_TIED
+from .tie import Tie, check_tie, path_of
 from .tls import Tls
 
+TTL = 10.0  # Seconds: the default.
 PATIENCE_MIN = 0.05  # Seconds for an answer, for any lease.
 LOOK_MIN = 0.02  # Seconds between checks of a lease.
 LIST_COUNT = 1000  # Holds on one page of the list.
@@ -45,15 +48,23 @@ class Keeper(Core):
     that its end is reported in time even if a heartbeat waits."""
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
-                 name: str = '', ttl: float = 10.0, linger: float = 0.0,
+                 name: str = '', ttl: Optional[float] = None,
+                 linger: float = 0.0,
                  timeout: float = 10.0, alive: float = 0.0,
                  tls: Tls = None, secret_file: SecretFile = None,
                  durable: bool = False, reason: str = '',
                  own_connection: bool = False,
+                 tie: str = 'none', agent: Optional[str] = None,
                  on_event: Optional[Callable[[Event], Any]] = None) -> None:
         check_durations(alive=alive)
+        check_tie(tie, durable, linger)
+        if ttl is None:
+            ttl = TTL if tie == 'none' else TTL_TIED
         super().__init__(endpoints, name, ttl, linger, timeout, tls,
-                         secret_file, durable, reason, own_connection)
+                         secret_file, durable, reason, own_connection,
+                         None if tie == 'none' else
+                         Tie(path_of(agent), ttl, self._noticed))
+        self._must_be_tied = tie == 'must'
         self.on_event = on_event
         self._alive = alive
         self._reported = read_clock()
@@ -90,6 +101,18 @@ class Keeper(Core):
         self._reported = read_clock()
         self._link.patience = min(self._link.patience, self._patience())
         self._later(self._interval(), self._beat)
+        if self._tie:
+            self._tie.begin(self.id)
+            await self._check_tie(self._tie)
+
+    async def _check_tie(self, tie: Tie) -> None:
+        """Waits until the session is tied, if it must be."""
+        try:
+            if self._must_be_tied:
+                await tie.wait()
+        except BaseException:
+            await self._end()
+            raise
 
     async def _end(self) -> None:
         """The session's locks go to the next in line."""
@@ -105,6 +128,8 @@ class Keeper(Core):
         finally:
             self._refuse('it was closed')
             self._quit()
+            if self._tie:
+                await self._tie.ended()
 
     def _stop(self) -> None:
         for timer in self._timers.values():
@@ -211,7 +236,7 @@ class Keeper(Core):
                 patience, line.fail, socket.timeout('no answer'))
             # It carries the secret, so it need not wait for ATTACH.
             line.post(partial(self._kept, line, silence, read_clock()),
-                      'SESSION.KEEP', self.id, self.secret, 'FULL', 'AFTER',
+                      'SESSION.KEEP', self.id, self._secret, 'FULL', 'AFTER',
                       self._beliefs.seen, is_urgent=True)
 
     def _kept(self, line: Connection, silence: asyncio.TimerHandle,

@@ -30,7 +30,8 @@ Options, by keyword except the first one; durations in seconds:
 endpoints: 'host:port,...' or a list; 'unix:/path' is a node's listen.local on
     this machine. None: HASP_ENDPOINTS, or three nodes on loopback.
 name: shown to people; default: program and pid.
-ttl: time from the last heartbeat until the session's locks pass on.
+ttl: time from the last heartbeat until the session's locks pass on; default:
+    10, or 60 with a tie.
 linger: the same, from the loss of the last connection; 0: 'ttl' counts.
 timeout: limit of one request, without the wait for a lock.
 alive: interval in which alive() must be called; otherwise the lease is not
@@ -44,6 +45,10 @@ durable: True: the session never expires. Its holds outlive the program until
 reason: reason of a durable session, shown to people who wait for its locks.
 own_connection: True: a connection that is not shared. By default sessions of
     a process with the same endpoints, credentials and lease share one.
+tie: 'try' or 'must': the agent of this host (hasp agent) ends the session as
+    soon as this process is dead. What the process has sent can still arrive:
+    check the token, or acquire with a delay. 'must': opening fails without.
+agent: the agent's socket; None: HASP_AGENT, or /run/hasp-agent/agent.sock.
 on_event: called with each Event."""
 
 

@@ -138,6 +138,11 @@ class Session(Keeper):
         'LOCK.PLEASE', 'LOCK.CHECK', 'LOCK.RELEASEIF', 'FENCE.ADMIT' ..."""
         return self._run(partial(self._own._ask, *words))
 
+    def untie(self) -> None:
+        """Ends the tie to this process, for good, so that another process can
+        take over the session. Unreachable: the agent has not confirmed it."""
+        self._run(self._own._untie)
+
     def __enter__(self) -> Session:
         block = block_of(self)
         if block:

@@ -12,7 +12,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 import hasp  # noqa: E402
 
 FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger',
-            'hold', 'note', 'please', 'watch', 'durable', 'late']
+            'hold', 'note', 'please', 'watch', 'durable', 'late',
+            'tie']
 SESSION_SECONDS = ('ttl', 'linger', 'timeout', 'alive')
 LOCK_SECONDS = ('hold', 'delay')
 OPTIONS = ('shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge')
@@ -54,8 +55,8 @@ class Program:
     def do_open(self, told):
         options = {key: told[key] / 1000 for key in SESSION_SECONDS
                    if key in told}
-        options.update({key: told[key] for key in ('durable', 'reason')
-                        if key in told})
+        options.update({key: told[key] for key in
+                        ('durable', 'reason', 'tie', 'agent') if key in told})
         if told.get('beside'):
             self.beside = hasp.Session(told['endpoints'], **options)
         self.session = hasp.Session(told['endpoints'], name=told.get('name', ''),
@@ -126,6 +127,14 @@ class Program:
 
         threading.Thread(target=watch, daemon=True).start()
         return {}
+
+    def do_tied(self, _):
+        return {'tied': self.session.is_tied()}
+
+    def do_credentials(self, told):
+        if not told.get('tied'):
+            self.session.untie()
+        return {'session': int(self.session.id), 'secret': self.session.secret}
 
     def do_alive(self, _):
         self.session.alive()
