@@ -29,7 +29,7 @@ type Options struct {
 	// Default: program:pid.
 	Name string
 	// TTL is how long a dead session blocks others: 100 ms to the cluster's
-	// limit; 0: 10 s.
+	// limit; 0: 10 s, or 60 s with a Tie.
 	TTL time.Duration
 	// Linger, if not 0, is the time from the loss of the last connection, as
 	// when the process dies, to the end of the session.
@@ -62,6 +62,15 @@ type Options struct {
 	// OwnConnection: the session does not share its connection. By default
 	// sessions with the same endpoints, TLS, secret, TTL and linger share one.
 	OwnConnection bool
+	// Tie: the agent of this host ("hasp agent", docs/agent.md) ends the session
+	// as soon as this process is dead, however long TTL is. Dead is not silent:
+	// what the process has sent can still arrive, so check the token where you
+	// write, or use LockOptions.Delay. A tie is a promise: whatever this process
+	// has started stops with it. Not with Linger or Durable.
+	Tie TieKind
+	// Agent is the agent's socket; "": $HASP_AGENT, or
+	// /run/hasp-agent/agent.sock.
+	Agent string
 	// OnEvent is called with one event after the other, on a goroutine of its
 	// own. It must not call Close.
 	OnEvent func(Event)
@@ -99,6 +108,7 @@ type Session struct {
 	secret  string
 	lease   lease
 	link    *link
+	tie     *tie // nil: it is not to be tied.
 	numbers numbers
 
 	over      context.Context // Done when the session has ended, or is closed.
@@ -131,6 +141,9 @@ type Session struct {
 func Open(ctx context.Context, options Options) (*Session, error) {
 	if options.TTL == 0 {
 		options.TTL = 10 * time.Second
+		if options.Tie == TieTry || options.Tie == TieMust {
+			options.TTL = tiedTTL
+		}
 	}
 	if options.Timeout == 0 {
 		options.Timeout = 10 * time.Second
@@ -142,11 +155,15 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hasp: %w", err)
 	}
+	tie, err := newTie(options)
+	if err != nil {
+		return nil, err
+	}
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
 	}
-	s := &Session{options: options, secret: hex.EncodeToString(secret),
+	s := &Session{options: options, secret: hex.EncodeToString(secret), tie: tie,
 		news:      make(chan struct{}, 1),
 		eventWake: make(chan struct{}, 1),
 		holds:     map[*Lock]bool{},
@@ -170,9 +187,20 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	}
 	s.link.hear(s)
 	s.link.known.add(s)
+	if tie != nil {
+		tie.begin(options.Agent, s.id, func(why string) {
+			s.emit(Event{Kind: EventNotice, Text: why})
+		})
+	}
 	s.waitGroup.Add(2)
 	go s.look()
 	go s.keep()
+	if options.Tie == TieMust {
+		if err := tie.wait(ctx); err != nil {
+			s.Close(ctx)
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -220,6 +248,9 @@ func (s *Session) open(ctx context.Context) ([]*ask, error) {
 	}
 	if s.options.Linger > 0 && !s.options.Durable {
 		words = append(words, "LINGER", milliseconds(s.options.Linger))
+	}
+	if s.tie != nil {
+		words = append(words, "WILL", s.tie.will())
 	}
 	for key, value := range s.options.Labels {
 		words = append(words, "LABEL", key, value)
@@ -283,8 +314,26 @@ func (s *Session) ID() int64 { return s.id }
 func (s *Session) idText() string { return strconv.FormatInt(s.id, 10) }
 
 // Secret is needed for SESSION.ATTACH, with the ID. A process that has both can act
-// for the session, which is intended for durable sessions.
-func (s *Session) Secret() string { return s.secret }
+// for the session, which is intended for durable sessions. It is "" while the
+// session is, or can be, tied to this process: call Untie before you hand it over.
+func (s *Session) Secret() string {
+	if !s.tie.mayBeHandedOver() {
+		return ""
+	}
+	return s.secret
+}
+
+// IsTied is true while the session is tied to this process: Options.Tie.
+func (s *Session) IsTied() bool { return s.tie.tied() }
+
+// Untie ends the tie to this process, for good, so that another process can take
+// over the session. ErrUnreachable: the agent has not confirmed it.
+func (s *Session) Untie(ctx context.Context) error {
+	if s.tie == nil {
+		return nil
+	}
+	return s.tie.undo(ctx)
+}
 
 // State returns the state of the lease. It sends no request.
 func (s *Session) State() State { return s.lease.state(clockNow()) }
@@ -379,6 +428,7 @@ func (s *Session) sayClosed() error {
 func (s *Session) quit() {
 	s.quitting.Do(func() {
 		s.hasQuit.Store(true)
+		s.tie.end()
 		s.link.quit(s)
 	})
 }

@@ -30,7 +30,8 @@ type command struct {
 	Value, Text, Prefix, Owner  string
 	Hold, Delay, Need           int64
 	Durable, Beside             bool
-	Reason                      string
+	Reason, Tie, Agent          string
+	Tied                        bool
 }
 
 type object map[string]any
@@ -105,12 +106,12 @@ func run(c *command) (object, error) {
 	ctx, now := context.Background(), monotonicNS()
 	switch c.Do {
 	case "can":
-		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late")}, nil
+		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late tie")}, nil
 	case "open":
 		options := hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
 			Linger: ms(c.Linger), Timeout: ms(c.Timeout), Alive: ms(c.Alive),
-			Durable: c.Durable, Reason: c.Reason}
+			Durable: c.Durable, Reason: c.Reason, Tie: hasp.TieKind(c.Tie), Agent: c.Agent}
 		if c.Beside {
 			var err error
 			if beside, err = hasp.Open(ctx, options); err != nil {
@@ -134,6 +135,18 @@ func run(c *command) (object, error) {
 	case "state":
 		left := session.Remaining()
 		return object{"state": session.State().String(), "left_ns": left, "at_ns": now}, nil
+	case "tied":
+		return object{"tied": session.IsTied()}, nil
+	case "credentials":
+		if !c.Tied {
+			if err := session.Untie(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if session.Secret() == "" {
+			return nil, errors.New("it is tied: untie it")
+		}
+		return object{"session": session.ID(), "secret": session.Secret()}, nil
 	case "alive":
 		return object{}, session.Alive()
 	case "ask":
