@@ -23,7 +23,7 @@ export interface SessionOptions {
   /** Shown to people; default: program:pid. */
   name?: string;
   /** Time from the last heartbeat until the session's locks pass on; default
-   * 10000. */
+   * 10000, or 60000 with a tie. */
   ttl?: number;
   /** The same, from the loss of the last connection; default 0: ttl counts. */
   linger?: number;
@@ -46,6 +46,15 @@ export interface SessionOptions {
   reason?: string;
   /** A connection that is not shared with the other sessions of the process. */
   ownConnection?: boolean;
+  /** The agent of this host (hasp agent, docs/agent.md) ends the session as soon
+   * as this process is dead. Dead is not silent: what the process has sent can
+   * still arrive, so check the token where you write, or use the option 'delay'
+   * of a lock. 'try': if there is an agent, otherwise a 'notice'; 'must':
+   * open() fails without. Not with linger or durable. Default: 'none'. */
+  tie?: 'none' | 'try' | 'must';
+  /** The agent's socket; default: HASP_AGENT, or
+   * /run/hasp-agent/agent.sock. */
+  agent?: string;
 }
 
 export interface LockOptions {
@@ -100,8 +109,13 @@ export class Session extends EventEmitter {
   static open(options?: SessionOptions): Promise<Session>;
   readonly id: string;
   /** With this and the id another process can act for the session:
-   * SESSION.ATTACH. */
+   * SESSION.ATTACH. Throws while the session is, or can be, tied. */
   readonly secret: string;
+  /** True while the session is tied to this process: the option 'tie'. */
+  isTied(): boolean;
+  /** Ends the tie for good, so that another process can take over the session.
+   * UNREACHABLE: the agent has not confirmed it. */
+  untie(): Promise<void>;
   lock(names: string | string[], options?: LockOptions): Lock;
   watch(prefix?: string): Watch;
   /** Sends any repeatable command of docs/protocol.md; returns its answer. */

@@ -69,6 +69,7 @@ class Core extends EventEmitter {
     this.linkKey = ownConnection ? null : JSON.stringify([this.endpoints,
       credentials.id, durable ? 'durable' : [ttl, linger]]);
     this.hasJoined = false;
+    this.tie = null; // Or the Tie of the session.
     this.timeout = timeout;
     this.durable = Boolean(durable);
     this.lease = new Lease();
@@ -91,6 +92,28 @@ class Core extends EventEmitter {
    * durable session. Sends no request. */
   remaining() {
     return toMs(this.lease.remaining());
+  }
+
+  /** With the id, it lets another process act for the session. Throws while the
+   * session is, or can be, tied to this process: see untie(). */
+  get secret() {
+    if (this.tie && !this.tie.mayBeHandedOver()) {
+      throw new TypeError('the session is tied to this process, and ends with ' +
+        'it: call untie() before you hand it over');
+    }
+    return this.proof;
+  }
+
+  /** True while the session is tied to this process (the option 'tie'). */
+  isTied() {
+    return this.tie?.isTied ?? false;
+  }
+
+  /** Ends the tie to this process, for good, so that another process can take
+   * over the session. UNREACHABLE: the agent has not confirmed it. */
+  async untie() {
+    this.check();
+    await this.tie?.undo();
   }
 
   check() {
@@ -119,6 +142,7 @@ class Core extends EventEmitter {
   /** Leaves the connection; requests in flight fail. */
   quit() {
     this.ends.forEach((end) => end(new Error('given up')));
+    this.tie?.end();
     if (this.hasJoined) {
       this.hasJoined = false;
       this.link.quit(this);
@@ -304,7 +328,7 @@ class Core extends EventEmitter {
     }
     line.attaching.set(this.id, []);
     line.post((failed, reply) => this.attached(line, failed, reply),
-      ['SESSION.ATTACH', this.id, this.secret]);
+      ['SESSION.ATTACH', this.id, this.proof]);
   }
 
   /** Handles the answer to ATTACH. If ATTACH failed, the answers to the requests

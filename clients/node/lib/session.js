@@ -13,6 +13,7 @@ const { Link, between } = require('./link');
 const { MS, readClock, since } = require('./lease');
 const { Lock } = require('./lock');
 const { LEAVES, OF_ASKER, checkOptions, isLease, isOpened } = require('./request');
+const { TIED_TTL_MS, Tie, checkTie, isTied } = require('./tie');
 const { Watch } = require('./watch');
 
 const PATIENCE_MIN_MS = 50; // Minimum wait for an answer, for any lease.
@@ -22,7 +23,7 @@ const AGAIN_MS = [20, 200];
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const FULL = 'LIMIT sessions of a connection';
 const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
-  'tls', 'secretFile', 'durable', 'reason', 'ownConnection'];
+  'tls', 'secretFile', 'durable', 'reason', 'ownConnection', 'tie', 'agent'];
 
 const unanswered = (node, why) =>
   `no heartbeat was answered in time, last: ${node}: ${why}`;
@@ -48,13 +49,27 @@ class Session extends Core {
       session.hasJoined = true;
       try {
         await session.begin();
-        return session;
       } catch (error) {
         const isFull = error.message.startsWith(FULL) && session.link.filled();
         session.closeOpened(); // In the background.
         if (!isFull) {
           throw error;
         }
+        continue;
+      }
+      await session.beTied();
+      return session;
+    }
+  }
+
+  /** Waits until the session is tied, if it must be. */
+  async beTied() {
+    if (this.options.tie === 'must') {
+      try {
+        await this.tie.wait();
+      } catch (error) {
+        await this.close();
+        throw error;
       }
     }
   }
@@ -67,16 +82,18 @@ class Session extends Core {
     const { reply, sent, line } = await this.request(['SESSION.OPEN',
       'TTL', durable ? 'NONE' : ttl, 'NAME', name,
       ...(linger && !durable ? ['LINGER', linger] : []), 'PROOF', proof,
-      ...(reason ? ['LABEL', 'reason', reason] : [])],
+      ...(reason ? ['LABEL', 'reason', reason] : []),
+      ...this.tie?.words() ?? []],
     { fits: isOpened, asked: this.opening });
     this.id = String(reply.id);
-    this.secret = secret;
+    this.proof = secret;
     this.reported = readClock();
     this.prolong(reply, sent);
     this.link.patience = Math.min(this.link.patience, this.patience());
     this.schedule(this.interval());
     this.link.known.sessions.add(this);
     this.link.adopt(this, line);
+    this.tie?.begin(this.id);
   }
 
   /** Closes sessions whose OPEN was answered after the caller had left, since
@@ -94,11 +111,17 @@ class Session extends Core {
   constructor(options) {
     checkOptions('session', options, OPTIONS);
     const said = Object.entries(options).filter((one) => one[1] !== undefined);
-    const all = { ttl: 10000, linger: 0, timeout: 10000, alive: 0,
+    checkTie(options);
+    const all = { ttl: isTied(options.tie) ? TIED_TTL_MS : 10000, linger: 0, timeout: 10000, alive: 0,
       name: `${path.basename(process.argv[1] ?? 'node')}:${process.pid}`,
       ...Object.fromEntries(said) };
     super(all);
     this.options = all;
+    if (isTied(all.tie)) {
+      // Later, when the program listens.
+      this.tie = new Tie(all.agent, all.ttl,
+        (text) => setImmediate(() => this.noticed(text)));
+    }
     this.told = 'held';
     this.isListing = false; // The holds are being listed: notices were missed.
     this.opening = []; // OPENs that were sent.
@@ -257,7 +280,7 @@ class Session extends Core {
         if (!failed && !this.isClosed) {
           this.kept(line, reply, sent);
         }
-      }, ['SESSION.KEEP', this.id, this.secret, 'FULL', 'AFTER', this.seen],
+      }, ['SESSION.KEEP', this.id, this.proof, 'FULL', 'AFTER', this.seen],
       true);
     }
   }

@@ -8,9 +8,9 @@ const { HaspError, Session } = require('..');
 
 const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
   'linger', 'hold', 'freeze', 'note', 'please', 'watch', 'durable',
-  'late'];
+  'late', 'tie'];
 const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
-  'durable', 'reason'];
+  'durable', 'reason', 'tie', 'agent'];
 const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
 
 let session = null;
@@ -40,7 +40,7 @@ const commands = {
     }
     session = await Session.open(pick(told, OPEN));
     locks = {};
-    for (const kind of ['jeopardy', 'safe', 'lost', 'please']) {
+    for (const kind of ['jeopardy', 'safe', 'lost', 'please', 'notice']) {
       session.on(kind, (event) => say({ event: kind, ...event }));
     }
     return {};
@@ -107,6 +107,15 @@ const commands = {
       }
     })().catch(() => {}); // The session is lost.
     return {};
+  },
+
+  tied: () => ({ tied: session.isTied() }),
+
+  async credentials({ tied }) {
+    if (!tied) {
+      await session.untie();
+    }
+    return { session: Number(session.id), secret: session.secret };
   },
 
   alive() {
