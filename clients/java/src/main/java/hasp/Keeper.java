@@ -96,7 +96,7 @@ final class Keeper {
         long patience = patience(session.lease);
         // It carries the secret, so it need not wait for ATTACH.
         var ask = new Link.Ask(session, List.of("SESSION.KEEP",
-            Long.toString(session.id()), session.secret(), "FULL", "AFTER",
+            Long.toString(session.id()), session.proof(), "FULL", "AFTER",
             Long.toString(session.seen())), patience);
         ask.isUrgent = ask.isApart = true;
         ask.fits = Session::isLease;

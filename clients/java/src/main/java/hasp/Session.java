@@ -62,6 +62,17 @@ public final class Session implements AutoCloseable {
         NOTICE
     }
 
+    /** Whether the agent of this host ends the session when the process dies: see
+     * {@link Options#tie}. */
+    public enum Tie {
+        /** By its TTL only. */
+        NONE,
+        /** If there is an agent; {@link Kind#NOTICE} if not. */
+        TRY,
+        /** {@link Session#open} throws UNREACHABLE if it cannot be tied. */
+        MUST
+    }
+
     /** Something that happened to a session, or to a hold of it.
      *
      * @param kind what
@@ -84,7 +95,7 @@ public final class Session implements AutoCloseable {
     public static final class Options {
         private String endpoints;
         private String name = "java:" + ProcessHandle.current().pid();
-        private Duration ttl = Duration.ofSeconds(10);
+        private Duration ttl; // Null: the default.
         private Duration linger = Duration.ZERO;
         private Duration timeout = Duration.ofSeconds(10);
         private Duration alive = Duration.ZERO;
@@ -93,6 +104,8 @@ public final class Session implements AutoCloseable {
         private String cluster;
         private String secretFile = System.getenv("HASP_SECRET_FILE");
         private boolean ownsConnection;
+        private Tie tie = Tie.NONE;
+        private String agent;
         private final Map<String, String> labels = new LinkedHashMap<>();
         private Consumer<Event> onEvent = event -> {};
 
@@ -112,7 +125,8 @@ public final class Session implements AutoCloseable {
         }
 
         /** How long a dead session blocks others: 100 ms to the cluster's limit;
-         * default: 10 s. The lease is trusted for 0.8 of it. */
+         * default: 10 s, or 60 s with a tie. The lease is trusted for 0.8 of
+         * it. */
         public Options ttl(Duration length) {
             ttl = length;
             return this;
@@ -181,6 +195,28 @@ public final class Session implements AutoCloseable {
             return this;
         }
 
+        /** The agent of this host ({@code hasp agent}, docs/agent.md) ends the
+         * session as soon as this process is dead, however long its ttl is. Dead
+         * is not silent: what the process has sent can still arrive, so check the
+         * token where you write, or use {@link HaspLock.Options#delay}. A tie is
+         * a promise: whatever this process has started stops with it. Not with
+         * linger or durable. */
+        public Options tie(Tie kind) {
+            tie = kind;
+            return this;
+        }
+
+        /** The agent's socket. Default: the environment's HASP_AGENT, or
+         * /run/hasp-agent/agent.sock. */
+        public Options agent(String path) {
+            agent = path;
+            return this;
+        }
+
+        private Duration ttl() {
+            return ttl != null ? ttl : Duration.ofSeconds(tie == Tie.NONE ? 10 : 60);
+        }
+
         /** Shown to people. */
         public Options label(String key, String value) {
             labels.put(key, value);
@@ -230,6 +266,7 @@ public final class Session implements AutoCloseable {
     private final Options options;
     private final Keeper keeper;
     private Link link;
+    private final Agent.Tie tie; // Null: it is not to be tied.
     private final String secret;
     private final AtomicInteger owners = new AtomicInteger();
     private volatile long id;
@@ -252,6 +289,9 @@ public final class Session implements AutoCloseable {
         new SecureRandom().nextBytes(random);
         secret = HexFormat.of().formatHex(random);
         keeper = new Keeper(this);
+        tie = options.tie == Tie.NONE ? null
+            : new Agent.Tie(Time.nanos(options.ttl()), text ->
+                emit(Kind.NOTICE, "", 0, text));
     }
 
     /** Opens a session with the defaults. */
@@ -271,6 +311,7 @@ public final class Session implements AutoCloseable {
                 session.begin();
                 session.link.hear(session);
                 session.keeper.start();
+                session.beTied();
                 return session;
             } catch (RuntimeException e) {
                 boolean isFull = e instanceof HaspException no
@@ -286,10 +327,15 @@ public final class Session implements AutoCloseable {
     /** The address of the session's connection. Sessions that share a connection
      * wait equally long for its node. */
     private static Link.Address address(Options options) {
-        check("ttl", options.ttl, 1);
+        check("ttl", options.ttl(), 1);
         check("linger", options.linger, 0);
         check("timeout", options.timeout, 1);
         check("alive", options.alive, 0);
+        if (options.tie != Tie.NONE
+                && (options.isDurable || !options.linger.isZero())) {
+            throw new IllegalArgumentException("a session that is tied needs a "
+                + "ttl, and neither linger nor durable");
+        }
         List<String> endpoints = Nodes.read(options.endpoints);
         Credentials shows = Credentials.of(options.tls, options.cluster,
             options.secretFile);
@@ -297,12 +343,12 @@ public final class Session implements AutoCloseable {
         if (options.isDurable) {
             asked.answeredEndless(Clocks.now());
         } else {
-            asked.answered(Clocks.now(), Time.nanos(options.ttl) / Time.MS,
+            asked.answered(Clocks.now(), Time.nanos(options.ttl()) / Time.MS,
                 Time.nanos(options.linger) / Time.MS);
         }
         return new Link.Address(endpoints, shows,
             Math.min(Link.CONNECT, Keeper.patience(asked)),
-            List.of(endpoints, shows, options.ttl, options.linger, options.isDurable));
+            List.of(endpoints, shows, options.ttl(), options.linger, options.isDurable));
     }
 
     private static void check(String what, Duration length, long least) {
@@ -312,13 +358,21 @@ public final class Session implements AutoCloseable {
         }
     }
 
+    /** The secret, for requests of the client itself. */
+    String proof() {
+        return secret;
+    }
+
     /** Sends OPEN with the hash of the secret. */
     private void begin() {
         List<String> words = new ArrayList<>(List.of("SESSION.OPEN", "TTL",
-            options.isDurable ? "NONE" : Time.milliseconds(options.ttl),
+            options.isDurable ? "NONE" : Time.milliseconds(options.ttl()),
             "NAME", name, "PROOF", proof(secret)));
         if (!options.linger.isZero() && !options.isDurable) {
             words.addAll(List.of("LINGER", Time.milliseconds(options.linger)));
+        }
+        if (tie != null) {
+            words.addAll(List.of("WILL", proof(tie.word)));
         }
         options.labels.forEach((key, value) ->
             words.addAll(List.of("LABEL", key, value)));
@@ -429,9 +483,52 @@ public final class Session implements AutoCloseable {
     }
 
     /** The secret for SESSION.ATTACH, with the id. A process that has both can
-     * act for the session, which is intended for durable sessions. */
+     * act for the session, which is intended for durable sessions.
+     * IllegalStateException while the session is, or can be, tied to this
+     * process: call {@link #untie} before you hand it over. */
     public String secret() {
+        if (tie != null && !tie.mayBeHandedOver()) {
+            throw new IllegalStateException("the session is tied to this process, "
+                + "and ends with it: call untie() before you hand it over");
+        }
         return secret;
+    }
+
+    /** True while the session is tied to this process: {@link Options#tie}. */
+    public boolean isTied() {
+        return tie != null && tie.isTied();
+    }
+
+    /** Ends the tie to this process, for good, so that another process can take
+     * over the session. UNREACHABLE: the agent has not confirmed it. */
+    public void untie() {
+        if (tie != null) {
+            tie.undo();
+        }
+    }
+
+    /** Starts to tie the session, and waits for that if it must be tied. */
+    private void beTied() {
+        if (tie == null) {
+            return;
+        }
+        try {
+            tie.begin(options.agent, id);
+            if (options.tie == Tie.MUST) {
+                tie.await();
+            }
+        } catch (RuntimeException e) {
+            closeQuietly();
+            throw e;
+        }
+    }
+
+    private void closeQuietly() {
+        try {
+            close();
+        } catch (HaspException e) {
+            // It ends by its TTL.
+        }
     }
 
     /** The state of the lease. Sends no request. */
@@ -501,6 +598,9 @@ public final class Session implements AutoCloseable {
     /** Notifies all waiters that the session is over. */
     void leave() {
         if (over.complete(null)) {
+            if (tie != null) {
+                tie.end();
+            }
             link.quit(this);
         }
     }

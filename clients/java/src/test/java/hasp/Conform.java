@@ -15,7 +15,7 @@ import java.util.concurrent.ConcurrentHashMap;
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
         "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
-        "watch", "durable", "late");
+        "watch", "durable", "late", "tie");
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
     private static volatile Session session;
@@ -58,6 +58,12 @@ public final class Conform {
         }
         if (c.is("durable")) {
             options.durable(c.text("reason"));
+        }
+        if (c.words.get("tie") instanceof String kind) {
+            options.tie(Session.Tie.valueOf(kind.toUpperCase()));
+        }
+        if (!c.text("agent").isEmpty()) {
+            options.agent(c.text("agent"));
         }
         if (c.number("timeout") != 0) {
             options.timeout(c.ms("timeout"));
@@ -144,6 +150,13 @@ public final class Conform {
             case "state":
                 return Map.of("left_ns", session.remaining().toNanos(),
                     "state", session.state().name().toLowerCase(), "at_ns", now);
+            case "tied":
+                return Map.of("tied", session.isTied());
+            case "credentials":
+                if (!c.is("tied")) {
+                    session.untie();
+                }
+                return Map.of("session", session.id(), "secret", session.secret());
             case "alive":
                 session.alive();
                 return Map.of();
@@ -200,7 +213,8 @@ public final class Conform {
 
     private static String word(RuntimeException error) {
         if (!(error instanceof HaspException e)) {
-            return error instanceof IllegalArgumentException ? "MISUSE" : "BROKEN";
+            return error instanceof IllegalArgumentException
+                || error instanceof IllegalStateException ? "MISUSE" : "BROKEN";
         }
         return switch (e.reason()) {
             case NOT_HELD -> "NOTHELD";
