@@ -140,6 +140,18 @@ static int ended(const struct lock *lock, int status, json_t **ret_told)
 
 /* --- Commands: 0 and lines of output, or an error ------------------------- */
 
+/* An unknown word becomes a value that the library refuses. */
+static enum hasp_tie tie_of(json_t *command)
+{
+    static const char *const kinds[] = {"none", "try", "must"};
+    const char *kind = text_of(command, "tie");
+    int i = 0;
+    while (kind != NULL && i < 3 && strcmp(kind, kinds[i]) != 0) {
+        i++;
+    }
+    return (enum hasp_tie)i;
+}
+
 static int do_open(json_t *command, json_t **ret_told)
 {
     struct hasp_options options;
@@ -152,6 +164,8 @@ static int do_open(json_t *command, json_t **ret_told)
     options.alive_ms = (uint32_t)number_of(command, "alive", 0);
     options.is_durable = json_is_true(json_object_get(command, "durable"));
     options.reason = text_of(command, "reason");
+    options.agent = text_of(command, "agent");
+    options.tie = tie_of(command);
     *ret_told = json_object();
     if (json_is_true(json_object_get(command, "beside"))) {
         int error = hasp_open(&options, &beside);
@@ -298,11 +312,31 @@ static int do_alive(json_t *command, json_t **ret_told)
     return hasp_alive(session);
 }
 
+static int do_tied(json_t *command, json_t **ret_told)
+{
+    (void)command;
+    *ret_told = json_pack("{s:b}", "tied", hasp_is_tied(session));
+    return 0;
+}
+
+static int do_credentials(json_t *command, json_t **ret_told)
+{
+    char text[HASP_CREDENTIALS_SIZE];
+    (void)command;
+    int error = hasp_credentials(session, text);
+    if (error == 0) {
+        *ret_told = json_pack("{s:I, s:s}", "session",
+                              (json_int_t)hasp_session_id(session), "secret",
+                              strchr(text, ':') + 1);
+    }
+    return error;
+}
+
 static int do_can(json_t *command, json_t **ret_told)
 {
     static const char *const features[] = {
         "several", "convert", "alive",   "cancel", "owner", "linger",
-        "hold",    "please",  "durable", "late",   "note"};
+        "hold",    "please",  "durable", "late",   "note",  "tie"};
     json_t *list = json_array();
     (void)command;
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
@@ -317,13 +351,21 @@ static int do_can(json_t *command, json_t **ret_told)
 static const struct {
     const char *name;
     int (*run)(json_t *command, json_t **ret_told);
-} commands[] = {{"can", do_can},       {"open", do_open},
-                {"close", do_close},   {"state", do_state},
-                {"lock", do_lock},     {"convert", do_convert},
-                {"cancel", do_cancel}, {"release", do_release},
-                {"guard", do_guard},   {"remaining", do_remaining},
-                {"alive", do_alive},   {"beside", do_beside},
-                {"note", do_note}};
+} commands[] = {{"can", do_can},
+                {"open", do_open},
+                {"close", do_close},
+                {"state", do_state},
+                {"lock", do_lock},
+                {"convert", do_convert},
+                {"cancel", do_cancel},
+                {"release", do_release},
+                {"guard", do_guard},
+                {"remaining", do_remaining},
+                {"alive", do_alive},
+                {"beside", do_beside},
+                {"note", do_note},
+                {"tied", do_tied},
+                {"credentials", do_credentials}};
 
 static void *run(void *data)
 {

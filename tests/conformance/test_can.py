@@ -29,6 +29,7 @@ FEATURES = {
     'watch': 'watches what happens to locks',
     'note': 'leaves a note at the lock',
     'durable': '[sessions without end](durable.md)',
+    'tie': '[tied](agent.md): locks pass on at once after the process has died',
     'late': 'closes a session that opens after the caller has given up',
 }
 NOT_SHOWN = {'freeze'}
