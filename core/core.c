@@ -29,16 +29,9 @@
 #include "lockfsm/feature.h"
 
 const struct core_limits core_default_limits = {
-    .requests_in_flight = 16384,
-    .requests_per_conn = 1024,
-    .sessions_per_conn = 4096,
-    .name_size = LOCK_NAME_SIZE_MAX,
-    .value_size = VALUE_SIZE_MAX,
-    .snapshot_log_size = UINT64_C(64) << 20,
-    .snapshot_entries = 1000000,
-    .snapshot_chunk_size = 128 << 10,
-    .flush_records = 16384,
-    .flush_ms = 100,
+#define CORE_LIMIT(kind, name, min, max, standard) .name = (standard),
+#include "core/limits.def"
+#undef CORE_LIMIT
 };
 
 /* The rounds of a turn: what an applied BEGIN admits is proposed in the same

@@ -11,29 +11,19 @@
 #include "lease/rules.h"
 #include "lockfsm/session/session.h"
 
-#define MANY 100000000
-#define KIB UINT64_C(1024)
-#define MIB (KIB * KIB)
-/* The limits: key, name, least, greatest, default. */
-#define ALL_LIMITS(X)                                            \
-    X(SESSIONS, "sessions", 1, MANY, 1000000)                    \
-    X(LOCKS, "locks", 1, MANY, 1000000)                          \
-    X(HOLDS_PER_SESSION, "holds_per_session", 1, MANY, 100000)   \
-    X(WAITS_PER_LOCK, "waits_per_lock", 1, MANY, 100000)         \
-    X(WAITS_PER_SESSION, "waits_per_session", 1, MANY, 100000)   \
-    X(OWNERS_PER_SESSION, "owners_per_session", 1, MANY, 100000) \
-    X(FENCES, "fences", 1, MANY, 1000000)                        \
-    X(BLACKLIST, "blacklist", 1, MANY, 1000)                     \
-    X(WAITS, "waits", 1, MANY, 1000000)                          \
-    X(TTL_MAX, "ttl_max", 1000, TTL_ASKED_MS_MAX, 60000)         \
-    X(STATE_SIZE, "state_size", 64 * KIB, 64 * MIB * KIB, MIB * KIB)
+_Static_assert(TTL_ASKED_MS_MAX == 3600000, "the range of ttl_max");
 
-#define RULE(key, name, min, max, standard) \
-    [LIMIT_##key] = {name, min, max, standard},
-#define STANDARD(key, name, min, max, standard) [LIMIT_##key] = (standard),
-
-const struct limit_rule limit_rules[LIMIT_COUNT] = {ALL_LIMITS(RULE)};
-const struct lockfsm_limits lockfsm_default_limits = {{ALL_LIMITS(STANDARD)}};
+const struct limit_rule limit_rules[LIMIT_COUNT] = {
+#define STATE_LIMIT(key, name, min, max, standard) \
+    [LIMIT_##key] = {#name, min, max, standard},
+#include "lockfsm/limits.def"
+#undef STATE_LIMIT
+};
+const struct lockfsm_limits lockfsm_default_limits = {{
+#define STATE_LIMIT(key, name, min, max, standard) [LIMIT_##key] = (standard),
+#include "lockfsm/limits.def"
+#undef STATE_LIMIT
+}};
 
 bool limit_find(struct bytes name, enum limit_key *ret_key)
 {

@@ -15,26 +15,15 @@
 
 #include "base/bytes.h"
 
-/* Stored, and written into entries: append only. */
+/* A key for each row of limits.def. */
 enum limit_key {
-    LIMIT_SESSIONS,
-    LIMIT_LOCKS,
-    LIMIT_HOLDS_PER_SESSION, /* Holds and waits together. */
-    LIMIT_WAITS_PER_LOCK,
-    LIMIT_WAITS_PER_SESSION,
-    LIMIT_OWNERS_PER_SESSION, /* That wait. */
-    LIMIT_FENCES,
-    LIMIT_BLACKLIST,
-    LIMIT_WAITS,   /* All locks together. */
-    LIMIT_TTL_MAX, /* A session's TTL, a Redis value's PX. */
-    LIMIT_STATE_SIZE,
+#define STATE_LIMIT(key, name, min, max, standard) LIMIT_##key,
+#include "lockfsm/limits.def"
+#undef STATE_LIMIT
     LIMIT_COUNT
 };
 
-/* LIMIT_STATE_SIZE counts bytes: RECORD_SIZE for each record, and its names,
- * owners, values, labels, reasons and results. From four fifths of it on,
- * entries that make the state grow are refused; the rest is for entries that
- * are never refused: those that give back, and the leader's own. */
+/* The share of a record in LIMIT_STATE_SIZE. */
 #define RECORD_SIZE 64
 
 struct lockfsm_limits {

@@ -23,9 +23,15 @@
 
 /* Name of a cluster without cluster.name. */
 #define DEFAULT_NAME "hasp"
-#define MIB (UINT64_C(1) << 20)
+#define AT(member) offsetof(struct hasp_node_options, member)
+
+/* Of an address, as in settings.def. */
+#define ADDRESS_MAX 120
 
 _Static_assert(HASP_NODE_WHY_SIZE == HASP_WHY_SIZE, "one size of messages");
+_Static_assert(LOCK_NAME_SIZE_MAX == 511 && VALUE_SIZE_MAX == 4096 &&
+                   LOCAL_PATH_MAX == 107,
+               "the ranges of settings.def");
 
 static int options_refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -39,64 +45,133 @@ static int options_refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
     return HASP_NODE_CONFIG;
 }
 
-/* Offsets of the limits of the state in struct hasp_node_limits. */
-#define AT(member) offsetof(struct hasp_node_limits, member)
-static const size_t state_limits[LIMIT_COUNT] = {
-    [LIMIT_SESSIONS] = AT(sessions),
-    [LIMIT_LOCKS] = AT(locks),
-    [LIMIT_HOLDS_PER_SESSION] = AT(holds_per_session),
-    [LIMIT_WAITS_PER_LOCK] = AT(waits_per_lock),
-    [LIMIT_WAITS_PER_SESSION] = AT(waits_per_session),
-    [LIMIT_OWNERS_PER_SESSION] = AT(owners_per_session),
-    [LIMIT_FENCES] = AT(fences),
-    [LIMIT_BLACKLIST] = AT(blacklist),
-    [LIMIT_WAITS] = AT(waits),
-    [LIMIT_TTL_MAX] = AT(ttl_max),
-    [LIMIT_STATE_SIZE] = AT(state_size)};
-_Static_assert(LIMIT_STATE_SIZE == LIMIT_COUNT - 1, "a limit without a place");
+/* --- The table of settings ------------------------------------------------ */
 
-/* Returns 0 if the options do not set this limit. */
-static uint64_t given_limit(const struct hasp_node_limits *limits,
-                            enum limit_key key)
+#define OPTIONAL_U32 false
+#define OPTIONAL_U64 false
+#define OPTIONAL_SIZE false
+#define OPTIONAL_FOUNDING true
+
+static const struct number {
+    const char *name;
+    size_t offset;
+    bool is_long;     /* 8 bytes, not 4. */
+    bool is_optional; /* 0: not set. */
+    uint64_t min;
+    uint64_t max;
+    uint64_t standard;
+} numbers[] = {
+#define NUMBER(section, key, member, kind, min, max, standard) \
+    {#section "." #key,                                        \
+     AT(member),                                               \
+     sizeof((struct hasp_node_options *)0)->member == 8,       \
+     OPTIONAL_##kind,                                          \
+     min,                                                      \
+     max,                                                      \
+     standard},
+#include "node/settings.def"
+};
+#define NUMBER_COUNT (sizeof numbers / sizeof numbers[0])
+
+/* The texts, which are copied and freed. */
+static const struct text {
+    const char *name;
+    size_t offset;
+    size_t min;
+    size_t max;
+    const char *standard;
+} texts[] = {
+#define TEXT(section, key, member, min, max, standard) \
+    {#section "." #key, AT(member), min, max, standard},
+#include "node/settings.def"
+};
+#define TEXT_COUNT (sizeof texts / sizeof texts[0])
+
+static const size_t state_limits[LIMIT_COUNT] = {
+#define STATE_LIMIT(key, name, min, max, standard) \
+    [LIMIT_##key] = AT(limits.name),
+#include "lockfsm/limits.def"
+#undef STATE_LIMIT
+};
+
+static char **options_text_of(struct hasp_node_options *options, size_t i)
 {
-    CHECK(key < LIMIT_COUNT && state_limits[key] != 0);
-    return *(const uint64_t *)((const char *)limits + state_limits[key]);
+    return (char **)((char *)options + texts[i].offset);
 }
 
 void hasp_node_options_init(struct hasp_node_options *options)
 {
-    const struct core_limits *core = &core_default_limits;
     *options = (struct hasp_node_options){.size = sizeof *options,
                                           .http_api = true,
-                                          .listen_client = "127.0.0.1:7420",
-                                          .listen_peer = "127.0.0.1:7421",
-                                          .cluster_name = DEFAULT_NAME,
-                                          .election_ms = 600,
-                                          .heartbeat_ms = 75,
                                           .redirect = HASP_NODE_FORWARD,
                                           .log_level = HASP_NODE_LOG_INFO};
-    options->limits = (struct hasp_node_limits){
-        .connections = 10000,
-        .connections_per_address = 4096,
-        .requests_in_flight = core->requests_in_flight,
-        .requests_per_conn = core->requests_per_conn,
-        .sessions_per_conn = core->sessions_per_conn,
-        .name_size = core->name_size,
-        .value_size = core->value_size,
-        .request_size = 256 << 10,
-        .snapshot_log_size = core->snapshot_log_size,
-        .snapshot_entries = core->snapshot_entries,
-        .snapshot_chunk_size = core->snapshot_chunk_size,
-        .flush_records = core->flush_records,
-        .flush_ms = core->flush_ms,
-        .disk_reserve = 256 * MIB,
-        .wal_segment_size = 64 * MIB,
-        .table_size = 16384 * MIB};
-    for (int key = 0; key < LIMIT_COUNT; key++) {
-        uint64_t *limit = (uint64_t *)((char *)&options->limits +
-                                       state_limits[key]);
-        *limit = lockfsm_default_limits.of[key];
+    for (size_t i = 0; i < NUMBER_COUNT; i++) {
+        void *at = (char *)options + numbers[i].offset;
+        if (numbers[i].is_long) {
+            *(uint64_t *)at = numbers[i].standard;
+        } else {
+            *(uint32_t *)at = (uint32_t)numbers[i].standard;
+        }
     }
+    for (size_t i = 0; i < TEXT_COUNT; i++) {
+        *options_text_of(options, i) = (char *)(uintptr_t)texts[i].standard;
+    }
+}
+
+uint64_t options_state_limit(const struct hasp_node_options *options,
+                             enum limit_key key)
+{
+    CHECK(key < LIMIT_COUNT);
+    return *(const uint64_t *)((const char *)options + state_limits[key]);
+}
+
+/* --- Checks --------------------------------------------------------------- */
+
+static int check_texts(const struct hasp_node_options *options,
+                       char why[HASP_NODE_WHY_SIZE])
+{
+    for (size_t i = 0; i < TEXT_COUNT; i++) {
+        const char *text = *(char *const *)((const char *)options +
+                                            texts[i].offset);
+        size_t size = text != NULL ? strlen(text) : 0;
+        if (size < texts[i].min || size > texts[i].max) {
+            return options_refuse(why, "%s must have %zu to %zu characters",
+                                  texts[i].name, texts[i].min, texts[i].max);
+        }
+    }
+    return 0;
+}
+
+static int check_numbers(const struct hasp_node_options *options,
+                         char why[HASP_NODE_WHY_SIZE])
+{
+    for (size_t i = 0; i < NUMBER_COUNT; i++) {
+        const struct number *number = &numbers[i];
+        const void *at = (const char *)options + number->offset;
+        uint64_t value = number->is_long ? *(const uint64_t *)at
+                                         : *(const uint32_t *)at;
+        if ((value < number->min || value > number->max) &&
+            !(number->is_optional && value == 0)) {
+            return options_refuse(
+                why,
+                "%s = %" PRIu64 " is out of range: %" PRIu64 " to %" PRIu64,
+                number->name, value, number->min, number->max);
+        }
+    }
+    if (options->election_ms < 3 * options->heartbeat_ms) {
+        return options_refuse(why,
+                              "raft.election_ms = %" PRIu32
+                              " must be at least three times "
+                              "raft.heartbeat_ms = %" PRIu32,
+                              options->election_ms, options->heartbeat_ms);
+    }
+    if (options->limits.wal_segment_size % 4096 != 0) {
+        return options_refuse(why,
+                              "limits.wal_segment_size = %" PRIu64
+                              " must be a multiple of 4096",
+                              options->limits.wal_segment_size);
+    }
+    return 0;
 }
 
 /* Checks a port's address. Without TLS, any machine that reaches the port could
@@ -109,7 +184,7 @@ static int check_address(const struct hasp_node_options *options,
     uint16_t port;
     if (address == NULL ||
         address_split(address, host, sizeof host, &port) != 0 ||
-        strlen(address) > 120 || strpbrk(address, ", \t") != NULL) {
+        strlen(address) > ADDRESS_MAX || strpbrk(address, ", \t") != NULL) {
         return options_refuse(why, "%s = '%s': expected an address, host:port",
                               what, address == NULL ? "" : address);
     }
@@ -274,78 +349,16 @@ static int check_fleetlock(const struct hasp_node_options *options,
                           bytes_shown(wrong, text), FLEETLOCK_SLOTS_MAX);
 }
 
-static int check_limits(const struct hasp_node_limits *limits,
-                        char why[HASP_NODE_WHY_SIZE])
-{
-    if (limits->connections == 0 || limits->connections_per_address == 0 ||
-        limits->requests_in_flight == 0 || limits->requests_per_conn == 0 ||
-        limits->sessions_per_conn == 0 || limits->snapshot_log_size == 0 ||
-        limits->snapshot_entries == 0 || limits->flush_records == 0) {
-        return options_refuse(why,
-                              "connections, connections_per_address, "
-                              "requests_in_flight, requests_per_conn, "
-                              "sessions_per_conn, snapshot_log_size, "
-                              "snapshot_entries and flush_records must be at "
-                              "least 1");
-    }
-    if (limits->name_size == 0 || limits->name_size > LOCK_NAME_SIZE_MAX ||
-        limits->value_size == 0 || limits->value_size > VALUE_SIZE_MAX) {
-        return options_refuse(why,
-                              "name_size = %" PRIu32
-                              " must be 1 to %d, value_size = %" PRIu32
-                              " must be 1 to %d",
-                              limits->name_size, LOCK_NAME_SIZE_MAX,
-                              limits->value_size, VALUE_SIZE_MAX);
-    }
-    if (limits->request_size < 4096 || limits->request_size > MIB / 2) {
-        return options_refuse(
-            why, "request_size = %" PRIu32 " must be 4096 to 524288",
-            limits->request_size);
-    }
-    if (limits->snapshot_chunk_size < 4096 ||
-        limits->snapshot_chunk_size > 16 * MIB) {
-        return options_refuse(
-            why, "snapshot_chunk_size = %" PRIu32 " must be 4096 to 16777216",
-            limits->snapshot_chunk_size);
-    }
-    if (limits->wal_segment_size % 4096 != 0 ||
-        limits->wal_segment_size < MIB ||
-        limits->wal_segment_size > 4096 * MIB) {
-        return options_refuse(why,
-                              "wal_segment_size = %" PRIu64
-                              " must be a multiple of 4096, from "
-                              "1 MiB to 4 GiB",
-                              limits->wal_segment_size);
-    }
-    if (limits->table_size < 16 * MIB) {
-        return options_refuse(
-            why, "table_size = %" PRIu64 " must be at least 16 MiB",
-            limits->table_size);
-    }
-    for (int key = 0; key < LIMIT_COUNT; key++) {
-        const struct limit_rule *rule = &limit_rules[key];
-        uint64_t value = given_limit(limits, (enum limit_key)key);
-        if (value != 0 && !limit_allows((enum limit_key)key, value)) {
-            return options_refuse(why,
-                                  "%s = %" PRIu64 " is out of range: %" PRIu64
-                                  " to %" PRIu64,
-                                  rule->name, value, rule->min, rule->max);
-        }
-    }
-    return 0;
-}
-
 static int check_path(const char *path, char why[HASP_NODE_WHY_SIZE])
 {
-    if (path == NULL || (path[0] == '/' && strlen(path) <= LOCAL_PATH_MAX &&
-                         strpbrk(path, ", \t") == NULL)) {
+    if (path == NULL || (path[0] == '/' && strpbrk(path, ", \t") == NULL)) {
         return 0;
     }
     return options_refuse(
         why,
         "listen.local = '%s': expected the path of a socket, which begins "
-        "with '/', has at most %d bytes, and no blanks or commas",
-        path, LOCAL_PATH_MAX);
+        "with '/' and has no blanks or commas",
+        path);
 }
 
 int hasp_node_options_check(const struct hasp_node_options *options,
@@ -365,26 +378,9 @@ int hasp_node_options_check(const struct hasp_node_options *options,
         return options_refuse(why, "no data directory: the node needs a data "
                                    "directory (node.dir)");
     }
-    if (strlen(options->directory) > 1024) {
-        return options_refuse(why,
-                              "the path of the data directory has %zu bytes; "
-                              "at most 1024 are allowed",
-                              strlen(options->directory));
-    }
-    if (options->cluster_name == NULL || strlen(options->cluster_name) > 64) {
-        return options_refuse(
-            why, "cluster.name is missing or longer than 64 bytes");
-    }
-    if (options->heartbeat_ms < 10 || options->election_ms > 60000 ||
-        options->election_ms < 3 * options->heartbeat_ms) {
-        return options_refuse(
-            why,
-            "election_ms = %" PRIu32 " must be at least three times "
-            "heartbeat_ms = %" PRIu32 " and at most 60000; heartbeat_ms must "
-            "be at least 10",
-            options->election_ms, options->heartbeat_ms);
-    }
-    int rv = check_tls(options, why);
+    int rv = check_texts(options, why);
+    rv = rv ?: check_numbers(options, why);
+    rv = rv ?: check_tls(options, why);
     if (rv == 0) {
         rv = check_address(options, options->tls_client, "listen.client",
                            options->listen_client, why);
@@ -400,23 +396,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
     }
     rv = rv ?: check_listeners(options, why);
     rv = rv ?: check_fleetlock(options, why);
-    rv = rv ?: options_check_members(options, why);
-    return rv ?: check_limits(&options->limits, why);
-}
-
-/* Offsets of the texts, which are copied and freed. */
-#define TEXT(member) offsetof(struct hasp_node_options, member)
-static const size_t texts[] = {
-    TEXT(directory),      TEXT(listen_client), TEXT(listen_peer),
-    TEXT(listen_http),    TEXT(listen_local),  TEXT(http_names),
-    TEXT(http_fleetlock), TEXT(cluster_name),  TEXT(audit_file),
-    TEXT(tls_dir),        TEXT(tls_ca),        TEXT(tls_cert),
-    TEXT(tls_key)};
-#define TEXT_COUNT (sizeof texts / sizeof texts[0])
-
-static char **options_text_of(struct hasp_node_options *options, size_t i)
-{
-    return (char **)((char *)options + texts[i]);
+    return rv ?: options_check_members(options, why);
 }
 
 void options_copy(struct hasp_node_options *to,
@@ -531,22 +511,18 @@ void options_for_core(const struct hasp_node_options *options,
                                                          : REDIRECT_FORWARD,
         .allows_del = options->allows_del,
         .allows_no_ttl = options->allows_no_ttl,
-        .limits = {.requests_in_flight = limits->requests_in_flight,
-                   .requests_per_conn = limits->requests_per_conn,
-                   .sessions_per_conn = limits->sessions_per_conn,
-                   .name_size = limits->name_size,
-                   .value_size = limits->value_size,
-                   .snapshot_log_size = limits->snapshot_log_size,
-                   .snapshot_entries = limits->snapshot_entries,
-                   .snapshot_chunk_size = limits->snapshot_chunk_size,
-                   .flush_records = limits->flush_records,
-                   .flush_ms = limits->flush_ms},
+        .limits =
+            {
+#define CORE_LIMIT(kind, name, min, max, standard) .name = limits->name,
+#include "core/limits.def"
+#undef CORE_LIMIT
+            },
         .version = HASP_VERSION,
         .listen_peer = options->listen_peer,
         .listen_client = options->listen_client};
     for (int key = 0; key < LIMIT_COUNT; key++) {
-        ret_options->limits.founding.of[key] = given_limit(limits,
-                                                           (enum limit_key)key);
+        ret_options->limits.founding.of[key] = options_state_limit(
+            options, (enum limit_key)key);
     }
 }
 
@@ -555,7 +531,7 @@ void options_tell_limits(const struct hasp_node_options *options,
 {
     for (int i = 0; i < LIMIT_COUNT; i++) {
         enum limit_key key = (enum limit_key)i;
-        uint64_t given = given_limit(&options->limits, key);
+        uint64_t given = options_state_limit(options, key);
         uint64_t value = lockfsm_limit(fsm, key);
         if (given != 0 && given != value) {
             LOG_WARN("limit of the configuration is ignored",
@@ -566,10 +542,4 @@ void options_tell_limits(const struct hasp_node_options *options,
                      limit_rules[key].name);
         }
     }
-}
-
-uint64_t options_state_limit(const struct hasp_node_options *options,
-                             enum limit_key key)
-{
-    return given_limit(&options->limits, key);
 }

@@ -56,88 +56,17 @@ static void *config_field(const struct config *config,
 }
 
 #define AT(config_field) offsetof(struct hasp_node_options, config_field)
-#define LIMIT32(name, min, max)                              \
-    {                                                        \
-        "limits", #name, KIND_U32, AT(limits.name), min, max \
-    }
-#define LIMIT64(name, min, max)                              \
-    {                                                        \
-        "limits", #name, KIND_U64, AT(limits.name), min, max \
-    }
-#define LIMITSIZE(name, min, max)                             \
-    {                                                         \
-        "limits", #name, KIND_SIZE, AT(limits.name), min, max \
-    }
-/* A limit of the state; lockfsm/limits.c has the same ranges. */
-#define FOUNDING(name, min, max)                                  \
-    {                                                             \
-        "limits", #name, KIND_FOUNDING, AT(limits.name), min, max \
-    }
 #define KIB UINT64_C(1024)
-#define MIB (KIB * KIB)
-#define GIB (KIB * MIB)
 
 static const struct setting settings[] = {
-    {"node", "id", KIND_U64, AT(id), 1, INT64_MAX},
-    {"node", "dir", KIND_TEXT, AT(directory), 1, 1024},
-    {"node", "log_level", KIND_LEVEL, AT(log_level), 0, 0},
-    {"listen", "client", KIND_TEXT, AT(listen_client), 1, 120},
-    {"listen", "peer", KIND_TEXT, AT(listen_peer), 1, 120},
-    {"listen", "http", KIND_TEXT, AT(listen_http), 0, 120},
-    {"listen", "local", KIND_TEXT, AT(listen_local), 0, 107},
-    {"http", "names", KIND_TEXT, AT(http_names), 0, 1000},
-    {"http", "fleetlock", KIND_TEXT, AT(http_fleetlock), 0, 1000},
-    {"http", "api", KIND_SWITCH, AT(http_api), 0, 0},
-    {"cluster", "name", KIND_TEXT, AT(cluster_name), 1, 64},
-    {"cluster", "member", KIND_MEMBER, 0, 0, 0},
-    {"cluster", "trust", KIND_U64, AT(trusted), 0, INT64_MAX},
-    {"cluster", "alone", KIND_SWITCH, AT(founds_alone), 0, 0},
-    {"raft", "election_ms", KIND_U32, AT(election_ms), 30, 60000},
-    {"raft", "heartbeat_ms", KIND_U32, AT(heartbeat_ms), 10, 20000},
-    LIMIT32(connections, 1, 1000000),
-    LIMIT32(connections_per_address, 1, 1000000),
-    LIMIT32(requests_in_flight, 1, 10000000),
-    LIMIT32(requests_per_conn, 1, 1000000),
-    LIMIT32(sessions_per_conn, 1, 4096),
-    LIMIT32(name_size, 1, 511),
-    LIMIT32(value_size, 1, 4096),
-    LIMIT32(request_size, 4096, 524288),
-    LIMITSIZE(snapshot_log_size, 64 * KIB, 64 * GIB),
-    LIMIT64(snapshot_entries, 16, UINT64_C(1) << 40),
-    LIMIT32(snapshot_chunk_size, 4096, 16 * MIB),
-    LIMIT32(flush_records, 1, 100000000),
-    LIMIT32(flush_ms, 1, 3600000),
-    FOUNDING(sessions, 1, 100000000),
-    FOUNDING(locks, 1, 100000000),
-    FOUNDING(holds_per_session, 1, 100000000),
-    FOUNDING(waits, 1, 100000000),
-    FOUNDING(waits_per_lock, 1, 100000000),
-    FOUNDING(waits_per_session, 1, 100000000),
-    FOUNDING(owners_per_session, 1, 100000000),
-    FOUNDING(fences, 1, 100000000),
-    FOUNDING(blacklist, 1, 100000000),
-    FOUNDING(ttl_max, 1000, 3600000),
-    FOUNDING(state_size, 64 * KIB, 64 * GIB),
-    LIMITSIZE(disk_reserve, 0, 1024 * GIB),
-    LIMITSIZE(wal_segment_size, 1 * MIB, 4 * GIB),
-    LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),
-    {"tls", "dir", KIND_TEXT, AT(tls_dir), 0, 1024},
-    {"tls", "ca", KIND_TEXT, AT(tls_ca), 0, 1024},
-    {"tls", "cert", KIND_TEXT, AT(tls_cert), 0, 1024},
-    {"tls", "key", KIND_TEXT, AT(tls_key), 0, 1024},
-    {"tls", "client", KIND_TLS, AT(tls_client), 0, 0},
-    {"tls", "peer", KIND_TLS, AT(tls_peer), 0, 0},
-    {"tls", "http", KIND_TLS, AT(tls_http), 0, 0},
-    {"tls", "http_certificates", KIND_SWITCH, AT(tls_http_certificates), 0, 0},
-    {"tls", "metrics", KIND_METRICS, AT(tls_opens_metrics), 0, 0},
-    {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
-    {"security", "core_dumps", KIND_SWITCH, AT(dumps_core), 0, 0},
-    {"security", "access", KIND_ACCESS, AT(access), 0, 0},
-    {"audit", "file", KIND_TEXT, AT(audit_file), 0, 1024},
-    {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
-    {"redis", "del", KIND_DEL, AT(allows_del), 0, 0},
-    {"redis", "no_ttl", KIND_NO_TTL, AT(allows_no_ttl), 0, 0},
-    {"upgrade", "finalize", KIND_FINALIZE, AT(finalizes_itself), 0, 0},
+#define TEXT(section, key, member, min, max, standard) \
+    {#section, #key, KIND_TEXT, AT(member), min, max},
+#define NUMBER(section, key, member, kind, min, max, standard) \
+    {#section, #key, KIND_##kind, AT(member), min, max},
+#define WORD(section, key, member, kind) \
+    {#section, #key, KIND_##kind, AT(member), 0, 0},
+#define MEMBERS(section, key) {#section, #key, KIND_MEMBER, 0, 0, 0},
+#include "node/settings.def"
 };
 #define SETTING_COUNT (sizeof settings / sizeof settings[0])
 _Static_assert(sizeof(enum hasp_node_tls) == sizeof(unsigned),
