@@ -25,8 +25,9 @@
 #define SEND_TICKS 10
 #define TTL_MS 1000
 #define FLOODER_TTL_MS 4000
-/* A lease is renewed this long before its end by the leader's clock. */
-#define EARLY_NS (25 * SIM_MS)
+/* A lease is renewed this long before its end by the leader's clock: three
+ * ticks, as long as a renewal takes to arrive. */
+#define EARLY_NS (3 * TICK_NS)
 #define OFTEN_NS (250 * SIM_MS)
 #define ANSWER_NS (3 * SIM_S)
 #define OPEN_NS (10 * SIM_S)
@@ -56,8 +57,10 @@ struct bystander {
     struct sim_channel channel;
     uint32_t node; /* The node that it is connected to. */
     uint64_t session;
-    uint64_t beat_ns; /* When it was renewed last. */
-    bool is_silent;   /* It holds a lock, and renews nothing. */
+    uint64_t beat_ns;    /* When it was renewed last. */
+    uint64_t arrives_ns; /* When that request arrives at the node. */
+    uint64_t heard_ns;   /* When the newest one arrived that succeeded. */
+    bool is_silent;      /* It holds a lock, and renews nothing. */
     bool holds;
     bool has_ended; /* As expected. */
 };
@@ -218,16 +221,29 @@ static void bystander_ask(struct bystander *one)
     sim_channel_send(channel,
                      sim_client_clock(sim_client_of(sim, channel->host)),
                      ANSWER_NS);
+    one->arrives_ns = sim_net_arrives_ns(channel->wire, 1);
 }
 
-/* True while the leader's flushes are slow: the flood and its disk delay a
- * renewal together. This is not judged: with seed 138 a renewal that had waited
- * 195 ms came too late, and the reason is not known. */
-static bool waits_for_disk(struct sim_flood *flood)
+/* The session's TTL, in true time, by the clock of its node. */
+static uint64_t ttl_of(const struct sim *sim, const struct bystander *one)
 {
-    const struct core *core = leader_core(flood);
-    uint64_t median_us;
-    return core != NULL && core_disk_is_slow(core, &median_us);
+    return TTL_MS * SIM_MS / sim->node[one->node]->host.clock.permille * 1000;
+}
+
+static bool is_at_leader(const struct sim_flood *flood,
+                         const struct bystander *one)
+{
+    const struct core *core = flood->sim->node[one->node]->core;
+    return core != NULL && core == leader_core(flood);
+}
+
+/* True if the request was under way for so long, as packets are sent again,
+ * that the leader did not have it in time. */
+static bool has_come_late(const struct sim_flood *flood,
+                          const struct bystander *one)
+{
+    return is_at_leader(flood, one) &&
+           one->arrives_ns >= one->heard_ns + ttl_of(flood->sim, one);
 }
 
 static void bystander_refused(struct sim_flood *flood, struct bystander *one,
@@ -239,7 +255,7 @@ static void bystander_refused(struct sim_flood *flood, struct bystander *one,
     if (one->session == 0 || one->is_silent) {
         sim_channel_later(&one->channel, 100 * SIM_MS);
         one->session = is_lost ? 0 : one->session;
-    } else if (is_lost && waits_for_disk(flood)) {
+    } else if (is_lost && has_come_late(flood, one)) {
         one->has_ended = true;
     } else if (is_lost) {
         sim_fail(sim, ORACLE_FLOODS,
@@ -265,19 +281,20 @@ static void bystander_read(struct sim_flood *flood, struct bystander *one)
         const struct resp_value *id = resp_find(&one->channel.reply, 0, "id");
         CHECK(id != NULL && id->type == RESP_INTEGER);
         one->session = (uint64_t)id->integer;
+        one->heard_ns = one->arrives_ns;
     } else if (one->is_silent) {
         one->holds = true;
+    } else {
+        one->heard_ns = one->arrives_ns;
     }
 }
 
-/* The time from a renewal to the next one. Over TCP at the leader's own port a
- * byte that was sent is as good as read by the leader. */
+/* The time from a renewal to the next one. What has arrived at the leader's own
+ * port is as good as read by the leader. */
 static uint64_t pause_of(struct sim_flood *flood, const struct bystander *one)
 {
-    const struct sim_node *node = flood->sim->node[one->node];
-    uint64_t ttl_ns = TTL_MS * SIM_MS / node->host.clock.permille * 1000;
-    bool is_leader = node->core != NULL && node->core == leader_core(flood);
-    return is_leader ? ttl_ns - EARLY_NS : OFTEN_NS;
+    return is_at_leader(flood, one) ? ttl_of(flood->sim, one) - EARLY_NS
+                                    : OFTEN_NS;
 }
 
 /* A lost connection ends the session's attachment to it. */

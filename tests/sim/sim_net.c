@@ -330,6 +330,11 @@ void sim_net_send(struct sim *sim, struct sim_wire *wire, int side,
     }
 }
 
+uint64_t sim_net_arrives_ns(const struct sim_wire *wire, int side)
+{
+    return wire->side[side].last_ns;
+}
+
 void sim_net_close(struct sim *sim, struct sim_wire *wire, int side,
                    uint64_t after_ns)
 {

@@ -72,6 +72,9 @@ struct sim_wire *sim_net_dial(struct sim *sim, enum wire_kind kind,
 /* Sends 'bytes' from the end 'side' after 'after_ns'. */
 void sim_net_send(struct sim *sim, struct sim_wire *wire, int side,
                   struct bytes bytes, uint64_t after_ns);
+/* When all that was sent to the end 'side' will have arrived there, if nothing
+ * blocks it. */
+uint64_t sim_net_arrives_ns(const struct sim_wire *wire, int side);
 /* The process of this end closes the socket; what it has sent arrives. */
 void sim_net_close(struct sim *sim, struct sim_wire *wire, int side,
                    uint64_t after_ns);
