@@ -320,8 +320,6 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     }
     if (peer->incarnation != hello->incarnation) {
         peer->digests = (struct digest_points){.next = 0};
-        peer->clock = (struct clock_rate){.count = 0};
-        peer->is_clock_known = false;
         peer->incarnation = hello->incarnation;
         peer->acked_term = peer->acked_index = 0;
         peer->named = (struct frame_members){.count = 0};
@@ -331,6 +329,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     peer->last_index = hello->last_index;
     peer->feature_level = hello->feature_level;
     peer->disk = (struct disk_report){.at_ns = 0};
+    clocks_linked(peer);
     peer->is_up = true;
     peer->says_removed = false;
     if (log_loss_seen(core, peer, hello)) {

@@ -448,7 +448,8 @@ bool core_is_barred(const struct core *core);
  * has their node id, or none has (core/members/standing.h). */
 uint32_t core_replaced_count(const struct core *core, uint64_t now_ns);
 /* How much faster a member's clock runs than this node's, in ppm, as measured
- * over the last 10 to 60 s; false if it is unknown. */
+ * over the last 10 to 60 s; false if it is unknown. If messages were so slow
+ * that the error exceeds 1 %, only as much as is proven. */
 bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm);
 /* A member's flushes of the last 2 s, as it has reported them (for this node:
  * as measured): their median and number. False: unknown, or none. */

@@ -494,6 +494,8 @@ void frame_put_clock(struct buffer *out, const struct frame_clock *clock)
 {
     size_t start = frame_begin(out, FRAME_CLOCK);
     buffer_put_u64(out, clock->time_ns);
+    buffer_put_u64(out, clock->echo_ns);
+    buffer_put_u64(out, clock->echo_received_ns);
     buffer_put_u32(out, clock->flush_us);
     buffer_put_u32(out, clock->flush_count);
     frame_end(out, start);
@@ -503,6 +505,8 @@ int frame_get_clock(struct bytes body, struct frame_clock *ret_clock)
 {
     struct reader reader = reader_of(body);
     struct frame_clock clock = {.time_ns = reader_u64(&reader)};
+    clock.echo_ns = reader_u64(&reader);
+    clock.echo_received_ns = reader_u64(&reader);
     clock.flush_us = reader_u32(&reader);
     clock.flush_count = reader_u32(&reader);
     if (!reader_ok(&reader, true)) {

@@ -67,7 +67,7 @@ enum frame_type {
     FRAME_MEMBERS = 13,  /* The sender's newest configuration. */
     FRAME_ACCUSED = 14,  /* To the leader: is a LOST about me true? */
     FRAME_CLEARED = 15,  /* The leader's answer to ACCUSED: no. */
-    FRAME_CLOCK = 16,    /* The sender's clock, and its disk's state. */
+    FRAME_CLOCK = 16,    /* The times of both ends, and the sender's disk. */
     FRAME_REFUSED = 17,  /* Why the receiver's HELLO was refused. */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     FRAME_TRIAL = 18, /* Body: u64. Sent at each greeting, logged. */
@@ -272,9 +272,13 @@ MUST_CHECK int frame_get_refused(struct bytes body,
                                  enum frame_refusal *ret_refusal,
                                  struct bytes *ret_why);
 
-/* The clock and the disk of the sender (core/members/clocks.h and disks.h). */
+/* Times of the clocks of both ends, and the disk of the sender
+ * (core/members/clocks.h and disks.h). */
 struct frame_clock {
     uint64_t time_ns;
+    uint64_t echo_ns; /* The receiver's newest time, from its FRAME_CLOCK; 0 ...
+                       */
+    uint64_t echo_received_ns; /* ... and the sender's time when it came. */
     uint32_t flush_us; /* Median of its log's flushes in the last 2 s. */
     uint32_t flush_count;
 };

@@ -2,15 +2,23 @@
 
 /* How fast another node's clock runs, measured from the times that it sends.
  *
- * Each message with the sender's time is a sample. Its offset is the local time
- * of arrival less the time in the message: a constant, plus the delay of the
- * message, plus the drift of the clocks. In each span of CLOCK_SPAN_NS the
- * sample with the smallest offset is kept, which had about the smallest delay.
- * The rate is the median of the slopes between all kept samples that are far
- * enough apart (Theil and Sen): spans in which every message was late do not
- * affect it while they are fewer than a quarter. The remaining error is the
- * difference between the smallest delays of two spans, divided by the time
- * between them.
+ * Each message is a sample: the remote time when it was sent, the local time
+ * when it was received, and, as in NTP [D. Mills et al., RFC 5905, 8], the
+ * newest local time that the other node had received before, and the remote
+ * time when it received that. The first two bound the offset (the local time
+ * less the remote time) from above, the other two from below: a message is
+ * never received before it is sent. Delays, also those of a node that reads or
+ * sends late, widen the two bounds, but do not falsify them [K. Marzullo,
+ * S. Owicki, Maintaining the Time in a Distributed System, 1983].
+ *
+ * In each span of CLOCK_SPAN_NS the smallest upper bound and the largest lower
+ * bound are kept, which had about the smallest delays. Two spans that are far
+ * enough apart give a slope between their upper bounds, which is an estimate of
+ * the rate, and two slopes from a lower bound to an upper one and the reverse,
+ * which the rate cannot exceed. The result is the median of each of the three
+ * over all pairs (Theil and Sen): spans in which every message was late do not
+ * affect it while they are fewer than a quarter, and the measured rate follows
+ * if the clock changes its rate.
  *
  * Pure arithmetic: no clock is read. */
 
@@ -32,26 +40,48 @@
 /* A larger rate is not drift: the other clock was replaced. */
 #define CLOCK_PPM_MAX 1000000
 
-struct clock_sample {
+/* The times of one message, and of the message that it acknowledges. The
+ * remote ones may be anything. */
+struct clock_times {
+    uint64_t remote_ns;        /* The message was sent then ... */
+    uint64_t local_ns;         /* ... and received now, ... */
+    uint64_t echo_ns;          /* ... one sent then, ... */
+    uint64_t echo_received_ns; /* ... was received then, by the remote clock. */
+};
+
+/* A bound of the offset at a local time. */
+struct clock_bound {
     uint64_t local_ns;
     int64_t offset_ns;
+};
+
+struct clock_span {
+    struct clock_bound upper;
+    struct clock_bound lower;
 };
 
 /* Zeroed memory is a valid empty one. */
 struct clock_rate {
     /* The last one may still change. */
-    struct clock_sample kept[CLOCK_SPAN_COUNT];
+    struct clock_span kept[CLOCK_SPAN_COUNT];
     uint32_t count;
     uint64_t span_ns;   /* When the last span started. */
     uint64_t remote_ns; /* The newest remote time. */
 };
 
-/* A message sent at 'remote_ns' arrived at 'local_ns'. If the remote clock goes
- * back it is another clock, and the measurement restarts. */
-void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
-                    uint64_t remote_ns);
-/* How much faster the remote clock is than the local one, in ppm; false if that
- * is unknown. */
-bool clock_rate_ppm(const struct clock_rate *rate, int32_t *ret_ppm);
+/* How much faster the remote clock is than the local one, in millionths. */
+struct clock_range {
+    int32_t low_ppm;  /* At least this, ... */
+    int32_t ppm;      /* ... probably this, ... */
+    int32_t high_ppm; /* ... and at most this, if the rates did not change. */
+};
+
+/* Adds a message. It is ignored if it acknowledges none of the last
+ * CLOCK_WINDOW_NS. If the remote clock goes back it is another clock, and the
+ * measurement restarts. */
+void clock_rate_add(struct clock_rate *rate, const struct clock_times *times);
+/* False if nothing is known yet. The bounds are above -1000000. */
+bool clock_rate_range(const struct clock_rate *rate,
+                      struct clock_range *ret_range);
 
 #endif /* HASP_CORE_MEMBERS_CLOCK_RATE_H */

@@ -26,8 +26,10 @@ struct peer {
     uint32_t feature_level; /* As last announced. */
     struct clock_rate clock;
     bool is_clock_known;
-    int32_t clock_ppm;    /* In that case: as last measured. */
-    bool is_clock_logged; /* It was logged that the clock differs. */
+    struct clock_range clock_range; /* In that case: as last measured. */
+    bool is_clock_logged;           /* It was logged that the clock differs. */
+    uint64_t clock_echo_ns;     /* Its newest time, 0: none by this link ... */
+    uint64_t clock_received_ns; /* ... and when it was received. */
     struct disk_report disk;
     uint64_t acked_term;  /* The directory's log was durable up to ... */
     uint64_t acked_index; /* ... here when this node led; 0: unknown. */

@@ -76,6 +76,8 @@ struct sim_check {
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last check. */
     uint64_t started_ns[SIM_NODE_MAX];
+    /* When each node last handed over because of its clock, by that. */
+    uint64_t clock_moved_ns[SIM_NODE_MAX];
     struct replica_members members; /* The newest that were applied. */
     uint32_t level;                 /* Feature level of the cluster. */
     /* The first node that tried could not apply this entry because it
@@ -675,11 +677,64 @@ static void look_at_cluster(struct sim *sim, struct sim_node *node,
     }
 }
 
+/* The time that a process may need to measure the clocks of the others: two
+ * windows (core/members/clock_rate.h), and one of the others may have been
+ * silent in one of them. */
+#define MEASURING_NS (25 * NS_PER_S)
+
+/* The process has run long enough to measure and be measured. */
+static bool is_measured(struct sim *sim, const struct sim_host *host)
+{
+    return sim->now_ns - sim->check->started_ns[host->number] >= MEASURING_NS;
+}
+
+/* True if the clocks of more than half of the other voters are faster by more
+ * than this, or slower. With 'is_sure' the others must know it, too. */
+static bool is_off(struct sim *sim, const struct replica_members *members,
+                   const struct sim_host *host, uint64_t percent, bool is_sure)
+{
+    uint64_t own = host->clock.permille;
+    uint32_t others = 0, faster = 0, slower = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct sim_host *other = sim_node_host(
+            sim_node_of(sim, &members->member[i]));
+        uint64_t speed = other->clock.permille;
+        if (members->member[i].role == MEMBER_VOTER && other != host) {
+            others++;
+            if (is_sure && !is_measured(sim, other)) {
+                continue;
+            }
+            faster += speed * 100 > own * (100 + percent);
+            slower += speed * (100 + percent) < own * 100;
+        }
+    }
+    return others > 1 && (2 * faster > others || 2 * slower > others);
+}
+
+/* A slow network or a slow node is not taken for a wrong clock. */
+static void look_at_clock(struct sim *sim, struct sim_node *node)
+{
+    const struct sim_host *host = sim_node_host(node);
+    uint64_t *known_ns = &sim->check->clock_moved_ns[host->number];
+    uint64_t moved_ns = core_clock_moved_ns(sim_node_core(node));
+    struct replica_members members;
+    bool is_new = moved_ns != 0 && moved_ns != *known_ns;
+    *known_ns = moved_ns;
+    if (is_new && sim_members(sim, &members) &&
+        !is_off(sim, &members, host, 4, false)) {
+        sim_fail(sim, ORACLE_CLOCKS,
+                 "only a leader with a wrong clock hands over because of it: "
+                 "%s runs at %llu permille",
+                 host->name, (unsigned long long)host->clock.permille);
+    }
+}
+
 void sim_check_stepped(struct sim *sim, struct sim_node *node)
 {
     struct sim_check *check = sim->check;
     sim_cover_look(sim);
     look_at_leadership(sim, node);
+    look_at_clock(sim, node);
     sim_counted_stepped(check->counted, node);
     sim_slow_stepped(check->slow, node);
     const char *wrong = core_check(sim_node_core(node));
@@ -741,40 +796,6 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
     }
     memcpy(own->cluster_id, cluster_id, CLUSTER_ID_SIZE);
     own->has_cluster_id = true;
-}
-
-/* The time that a process may need to measure the clocks of the others: two
- * windows (core/members/clock_rate.h), and one of the others may have been
- * silent in one of them. */
-#define MEASURING_NS (25 * NS_PER_S)
-
-/* The process has run long enough to measure and be measured. */
-static bool is_measured(struct sim *sim, const struct sim_host *host)
-{
-    return sim->now_ns - sim->check->started_ns[host->number] >= MEASURING_NS;
-}
-
-/* True if the clocks of more than half of the other voters are faster by more
- * than this, or slower. With 'is_sure' the others must know it, too. */
-static bool is_off(struct sim *sim, const struct replica_members *members,
-                   const struct sim_host *host, uint64_t percent, bool is_sure)
-{
-    uint64_t own = host->clock.permille;
-    uint32_t others = 0, faster = 0, slower = 0;
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct sim_host *other = sim_node_host(
-            sim_node_of(sim, &members->member[i]));
-        uint64_t speed = other->clock.permille;
-        if (members->member[i].role == MEMBER_VOTER && other != host) {
-            others++;
-            if (is_sure && !is_measured(sim, other)) {
-                continue;
-            }
-            faster += speed * 100 > own * (100 + percent);
-            slower += speed * (100 + percent) < own * 100;
-        }
-    }
-    return others > 1 && (2 * faster > others || 2 * slower > others);
 }
 
 void sim_check_clocks(struct sim *sim)

@@ -237,8 +237,8 @@ static bool is_at_leader(const struct sim_flood *flood,
     return core != NULL && core == leader_core(flood);
 }
 
-/* True if the request was under way for so long, as packets are sent again,
- * that the leader did not have it in time. */
+/* True if the leader got the request after the end of the session: a packet
+ * that is sent again takes up to 200 ms. */
 static bool has_come_late(const struct sim_flood *flood,
                           const struct bystander *one)
 {
@@ -289,8 +289,8 @@ static void bystander_read(struct sim_flood *flood, struct bystander *one)
     }
 }
 
-/* The time from a renewal to the next one. What has arrived at the leader's own
- * port is as good as read by the leader. */
+/* The time from a renewal to the next one. The leader is expected to read a
+ * request in time that has arrived at its own port. */
 static uint64_t pause_of(struct sim_flood *flood, const struct bystander *one)
 {
     return is_at_leader(flood, one) ? ttl_of(flood->sim, one) - EARLY_NS
@@ -464,7 +464,8 @@ static void flood_end(struct sim_flood *flood)
 }
 
 /* Changes when a leader has handed over by itself: the clocks here differ by up
- * to 20 %, and disks are slow. That is not the flood's doing. */
+ * to 20 %, and disks are slow. That is not the flood's doing: the oracles 18
+ * and 36 check that the clock is off, and the disk slow. */
 static uint64_t hand_overs(const struct sim *sim)
 {
     uint64_t sum = 0, to;

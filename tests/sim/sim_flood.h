@@ -13,10 +13,10 @@
  * renewed just before it would expire: what has arrived in time counts (rule
  * 6). One more session holds a lock and falls silent.
  *
- * Oracle: no session of a bystander expires whose renewal has arrived in time. Requests that renew, give back,
- * cancel or close are never refused with BUSY. If turns are short, no term
- * begins. The silent holder ends within (T + T/4 + I)/0.9 (rule 10) and 200
- * ms. */
+ * Oracle: no session of a bystander expires whose renewal has arrived in time.
+ * Requests that renew, give back, cancel or close are never refused with BUSY.
+ * If turns are short, no term begins. The silent holder ends within (T + T/4 +
+ * I)/0.9 (rule 10) and 200 ms. */
 
 #ifndef HASP_TESTS_SIM_SIM_FLOOD_H
 #define HASP_TESTS_SIM_SIM_FLOOD_H

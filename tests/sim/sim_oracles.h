@@ -76,7 +76,8 @@ enum sim_oracle {
      * (sim_silence.h). */
     ORACLE_SILENCE,
     /* 18. After a calm no leader has a clock more than 6 % off from those of
-     * most voters, unless it has already handed over once. */
+     * most voters, unless it has already handed over once. At any time, only
+     * one whose clock is 4 % off hands over because of it. */
     ORACLE_CLOCKS,
     /* 19. No vote is removed, except by force, if that leaves voters of which
      * the leader has not heard more than half (sim_majority.h). A vote that is

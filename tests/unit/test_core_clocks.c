@@ -166,6 +166,55 @@ static void where_nobody_is_right_the_leader_stays(void **state)
     assert_int_equal(differing, 2);
 }
 
+/* A network that slows down steadily delays each message by more than the one
+ * before, which looks like a slow clock at the other end. */
+static void a_slow_network_is_no_wrong_clock(void **state)
+{
+    (void)state;
+    found(3, (const uint64_t[]){1000, 1000, 1000});
+    uint64_t leader = world_leader(world);
+    for (int i = 0; i < 24; i++) {
+        world_run(world, 500);
+        world->latency_ms += 30;
+    }
+    assert_int_equal(world_leader(world), leader);
+    assert_int_equal(differing + own_off + handed_over, 0);
+    expect_ppm(leader, leader % 3 + 1, 0); /* Nothing more is proven. */
+    world->latency_ms = 1;
+    world_run(world, 60000);
+    expect_ppm(leader, leader % 3 + 1, 0);
+    assert_int_equal(differing + own_off + handed_over, 0);
+}
+
+/* A machine that restarts has another clock, which may be ahead. */
+static void a_clock_that_restarts_is_measured_again(void **state)
+{
+    static const uint64_t offsets[] = {5 * MS, 3003000 * MS};
+    (void)state;
+    for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+        int32_t ppm;
+        differing = 0;
+        found(3, (const uint64_t[]){1000, 1000, 1050});
+        world_run(world, 60000);
+        expect_ppm(1, 3, 50000);
+        node_kill(world, 3);
+        world->node[3].clock_offset_ns = offsets[i];
+        world_run(world, 1000);
+        node_start(world, 3);
+        world_run(world, 8000);
+        assert_false(core_clock_ppm(world->node[1].core, 3, &ppm));
+        world_run(world, 60000);
+        expect_ppm(1, 3, 50000);
+        expect_ppm(3, 1, -47619);
+        /* Node 3 has forgotten that it reported it. */
+        assert_int_equal(differing, 6);
+        assert_int_equal(handed_over, 0);
+        if (i == 0) {
+            world_free(world);
+        }
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -176,6 +225,8 @@ int main(void)
         TEST(a_leader_that_is_off_hands_over_once),
         TEST(at_most_once_a_minute),
         TEST(where_nobody_is_right_the_leader_stays),
+        TEST(a_slow_network_is_no_wrong_clock),
+        TEST(a_clock_that_restarts_is_measured_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
