@@ -482,6 +482,63 @@ stat -c '%U %a' /var/lib/hasp-cell /run/hasp-cell /var/log/hasp-cell
 """
 
 
+# A damaged file is named, and the unit fails.
+BACKUP = """
+systemctl start haspd-backup.service
+cd /var/lib/hasp/backup
+test $(stat -c '%U %a' *.snap | sort -u | tr -d ' ') = hasp600
+truncate -s -10 *.snap
+sleep 1.1
+! systemctl start haspd-backup.service 2>/dev/null
+systemctl show -P ExecMainStatus haspd-backup.service
+journalctl -u haspd-backup --no-pager -o cat | grep -o 'hasp: .*damaged'
+systemctl enable --now haspd-backup.timer
+systemctl list-timers haspd-backup.timer | grep -q haspd-backup
+"""
+# A program that is tied to the agent of the machine holds a lock for a minute
+# after its last heartbeat, unless the agent reports its death. The agent is
+# restarted and killed before; systemd keeps its socket.
+AGENT = """
+systemctl enable --now hasp-agent.service
+test $(systemctl is-enabled hasp-agent.socket) = enabled
+systemctl restart hasp-agent.service
+export HASP_TLS=/root/user-app
+mkfifo /root/lines
+sleep 100 > /root/lines 2>&1 &
+feeder=$!
+tied 127.7.0.1:7420 /run/hasp-agent/agent.sock must app/tied \\
+    < /root/lines > /root/tied.out 2>&1 &
+pid=$!
+until grep -q held /root/tied.out; do sleep 0.1; done
+kill -9 $(systemctl show -P MainPID hasp-agent.service)
+until hasp agent status 2>/dev/null | grep -q '^ties 1'; do sleep 0.1; done
+kill -9 $pid
+HASP_ENDPOINTS=%s hasp run -w 20s app/tied -- true
+systemctl stop hasp-agent.service 2>/dev/null
+hasp agent status | grep '^processes'
+systemctl is-active hasp-agent.service
+kill $feeder
+""" % ENDPOINTS
+
+
+def exercise_backup(machine):
+    told = machine.run(BACKUP, timeout=60).stdout.split('\n')
+    assert told[0] == '65' and '1 of 2 files are damaged' in told[1], told
+    say('haspd-backup saves as hasp, and fails when a file is damaged')
+
+
+def exercise_agent(machine):
+    """With a program of the tests, made beside this tool."""
+    built = os.path.join(TOP, 'build', 'release')
+    run('make', '-s', '-C', TOP, 'build/release/client-tests/tied')
+    shutil.copy(built + '/client-tests/tied', machine.folder + '/usr/bin')
+    shutil.copy(built + '/libhasp.so.0', machine.folder + '/usr/lib')
+    told = machine.run(AGENT, timeout=90).stdout.split()
+    assert told[-3:] == ['processes', '0', 'active'], told
+    say('hasp-agent frees the lock of a killed program, after the agent was '
+        'restarted and killed; its socket starts it again')
+
+
 SLEEPERS = 'grep -ls "^sleep$" /proc/[0-9]*/comm || true\n'
 
 
@@ -548,6 +605,8 @@ def exercise_units(machines):
     first.run('systemctl enable --now hasp-once@app-nightly.timer\n'
               'systemctl list-timers hasp-once@app-nightly.timer | grep -q once')
     say('hasp-once@app-nightly ran on one of three machines')
+    exercise_backup(first)
+    exercise_agent(first)
 
 
 # --- An upgrade under load ---------------------------------------------------
