@@ -182,6 +182,8 @@ static inline struct bytes call_text(const struct call *call,
 
 /* The largest COUNT of a page; a larger number means this one. */
 #define PAGE_COUNT_MAX 1000
+/* A listing's cursor: '=', the number of a record and '/', and its name. */
+#define CURSOR_SIZE_MAX (LOCK_NAME_SIZE_MAX + 22)
 static inline uint32_t call_page(const struct call *call)
 {
     uint64_t count = call_number(call, OPTION_COUNT, 100);

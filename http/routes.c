@@ -546,7 +546,7 @@ const struct shape shapes[] = {
                "round_trip_us:integer clock_ppm:integer"},
     {"Event", "kind:text lock:text session:integer token:integer index:integer "
               "message:text id:text"},
-    {"History", "lock:text known_from:integer events:[PastEvent]"},
+    {"History", "lock:text known_from:integer is_cut:yes events:[PastEvent]"},
     {"PastEvent",
      "id:text time_ms:integer kind:text session:integer token:integer "
      "message:text"},

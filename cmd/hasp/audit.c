@@ -42,6 +42,29 @@ static int audit_ask(struct tool *tool, uint64_t after, uint64_t count,
                     "cannot read the audit log", ret_acts);
 }
 
+/* Gets the newest 'count' acts; an answer can have fewer of them than asked. */
+static int audit_ask_all(struct tool *tool, uint64_t count, json_t **ret_acts)
+{
+    json_auto_t *acts = json_array();
+    uint64_t last = 0;
+    size_t page_count;
+    do {
+        json_auto_t *page = NULL;
+        uint64_t left = count - json_array_size(acts);
+        int exit_code = audit_ask(tool, last, left, &page);
+        if (exit_code != 0) {
+            return exit_code;
+        }
+        page_count = json_array_size(page);
+        if (page_count > 0) {
+            last = value_number(json_array_get(page, page_count - 1), "index");
+        }
+        json_array_extend(acts, page);
+    } while (page_count > 0 && json_array_size(acts) < count);
+    *ret_acts = json_incref(acts);
+    return 0;
+}
+
 /* Prints one act per line, since columns would change their widths. */
 static void audit_print_lines(const struct tool *tool, json_t *acts)
 {
@@ -143,7 +166,7 @@ int run_audit(struct tool *tool, char **argv)
                    ? tool_usage(tool, "--denied and -f cannot be combined")
                    : show_denied(tool, user);
     }
-    exit_code = exit_code ?: audit_ask(tool, 0, count, &acts);
+    exit_code = exit_code ?: audit_ask_all(tool, count, &acts);
     if (exit_code != 0) {
         return exit_code;
     }

@@ -184,8 +184,7 @@ const struct subcommand subcommands[] = {
     {LOCKS, "list", "[PREFIX]", "locks that are held or waited for",
      .run = run_list, .command = "LOCK.LIST", .fields = lock_fields},
     {LOCKS, "show", "NAME [--all]", "holders and queue of a lock",
-     "-a, --all           list all, not only 2,000 holders and 10,000 "
-     "waiters\n",
+     "-a, --all           list all, not only those that one answer has\n",
      .run = run_show},
     {LOCKS, "why", "NAME", "why a lock is not free, and until when",
      .run = run_why},

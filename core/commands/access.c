@@ -291,41 +291,42 @@ void role_show_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
+static void user_row(struct core *core, const struct request *request,
+                     const struct treap_node *node, struct resp_writer *writer)
+{
+    (void)core;
+    (void)request;
+    access_put_user(LIST_ENTRY(node, const struct user, in_order), writer);
+}
+
 void user_list_read(struct core *core, struct request *request)
 {
-    struct listing listing;
-    struct treap *set = lockfsm_user_order(core->fsm);
-    if (!listing_begin(core, request, request->call, set, false, &listing)) {
-        return;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    listing_put_head(writer, &listing, listing.count);
-    for (uint32_t i = 0; i < listing.count; i++) {
-        access_put_user(LISTED(&listing, i, struct user, in_order), writer);
-    }
-    listing_done(&listing);
-    request_done(core, request);
+    listing_answer(core, request, lockfsm_user_order(core->fsm), false,
+                   user_row);
+}
+
+static void role_row(struct core *core, const struct request *request,
+                     const struct treap_node *node, struct resp_writer *writer)
+{
+    (void)core;
+    (void)request;
+    put_role(LIST_ENTRY(node, const struct role, in_order), writer);
 }
 
 void role_list_read(struct core *core, struct request *request)
 {
-    struct listing listing;
-    struct treap *set = lockfsm_role_order(core->fsm);
-    if (!listing_begin(core, request, request->call, set, false, &listing)) {
-        return;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    listing_put_head(writer, &listing, listing.count);
-    for (uint32_t i = 0; i < listing.count; i++) {
-        put_role(LISTED(&listing, i, struct role, in_order), writer);
-    }
-    listing_done(&listing);
-    request_done(core, request);
+    listing_answer(core, request, lockfsm_role_order(core->fsm), false,
+                   role_row);
 }
 
-static void put_revocation(const struct revocation *revocation,
+static void revocation_row(struct core *core, const struct request *request,
+                           const struct treap_node *node,
                            struct resp_writer *writer)
 {
+    const struct revocation *revocation = LIST_ENTRY(
+        node, const struct revocation, in_order);
+    (void)core;
+    (void)request;
     resp_map(writer, 3);
     resp_key_text(writer, "fingerprint", revocation->digits);
     resp_key_bulk(writer, "name", revocation->subject);
@@ -334,19 +335,8 @@ static void put_revocation(const struct revocation *revocation,
 
 void cert_revoked_read(struct core *core, struct request *request)
 {
-    struct listing listing;
-    struct treap *set = lockfsm_revocation_order(core->fsm);
-    if (!listing_begin(core, request, request->call, set, false, &listing)) {
-        return;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    listing_put_head(writer, &listing, listing.count);
-    for (uint32_t i = 0; i < listing.count; i++) {
-        put_revocation(LISTED(&listing, i, struct revocation, in_order),
-                       writer);
-    }
-    listing_done(&listing);
-    request_done(core, request);
+    listing_answer(core, request, lockfsm_revocation_order(core->fsm), false,
+                   revocation_row);
 }
 
 /* Arguments: name, verb and lock; the lock of a verb of the cluster is empty.

@@ -36,39 +36,37 @@ static void blacklist_put(struct core *core, const struct blacklisting *entry,
  * that was shown. */
 void blacklist_list_read(struct core *core, struct request *request)
 {
-    const struct call *call = request->call;
     const struct list *list = lockfsm_blacklist(core->fsm);
-    uint32_t max = call_page(call);
-    uint32_t count = 0;
+    const struct list *at = list->next;
+    struct rows rows;
     uint64_t passed = 0;
     uint64_t after, last = 0;
     if (!listing_number_cursor(core, request, &after)) {
         return;
     }
-    const struct list *first = list->next;
-    while (first != list &&
-           LIST_ENTRY(first, struct blacklisting, in_order)->since_index <=
+    while (at != list &&
+           LIST_ENTRY(at, struct blacklisting, in_order)->since_index <=
                after) {
-        first = first->next;
+        at = at->next;
         passed++;
     }
-    const struct list *end = first;
-    while (end != list && count < max) {
-        last = LIST_ENTRY(end, struct blacklisting, in_order)->since_index;
-        end = end->next;
-        count++;
+    rows_begin(&rows, request, call_page(request->call), ROWS_SIZE_MAX);
+    for (; at != list && rows_have_room(&rows); at = at->next) {
+        const struct blacklisting *entry = LIST_ENTRY(at, struct blacklisting,
+                                                      in_order);
+        blacklist_put(core, entry, &rows.writer);
+        if (!rows_keep(&rows)) {
+            break;
+        }
+        last = entry->since_index;
     }
     /* Entries that are only passed cost time, too: a client that pages through
      * the list pays for them. */
-    listing_spend(core, passed / PASSED_PER_SHOWN + count);
+    listing_spend(core, passed / PASSED_PER_SHOWN + rows.count);
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, 2);
-    listing_put_number_cursor(writer, end != list ? last : 0);
-    resp_array(writer, count);
-    for (const struct list *at = first; at != end; at = at->next) {
-        blacklist_put(core, LIST_ENTRY(at, struct blacklisting, in_order),
-                      writer);
-    }
+    listing_put_number_cursor(writer, at != list ? last : 0);
+    rows_put(core, &rows, writer);
     request_done(core, request);
 }
 

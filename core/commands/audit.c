@@ -5,7 +5,6 @@
  * records. */
 
 #include "lockfsm/user/audit.h"
-#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/commands/listing.h"
 #include "core/propose.h"
@@ -62,18 +61,15 @@ void audit_list_read(struct core *core, struct request *request)
     uint32_t count = call_page(call);
     const struct list *acts = lockfsm_acts(core->fsm);
     const struct act *first = first_of_page(core, call, count);
-    uint64_t there = first != NULL
-                         ? lockfsm_last_act(core->fsm) - first->number + 1
-                         : 0;
-    struct resp_writer *writer = request_reply(core, request);
-    count = there < count ? (uint32_t)there : count;
-    listing_spend(core, count);
-    resp_array(writer, count);
     const struct list *at = first != NULL ? &first->in_order : acts;
-    for (uint32_t i = 0; i < count; i++, at = at->next) {
-        CHECK(at != acts);
-        audit_put_act(LIST_ENTRY(at, const struct act, in_order), writer);
+    struct rows rows;
+    rows_begin(&rows, request, count, ROWS_SIZE_MAX);
+    for (; at != acts && rows_have_room(&rows); at = at->next) {
+        audit_put_act(LIST_ENTRY(at, const struct act, in_order), &rows.writer);
+        (void)rows_keep(&rows);
     }
+    listing_spend(core, rows.count);
+    rows_put(core, &rows, request_reply(core, request));
     request_done(core, request);
 }
 

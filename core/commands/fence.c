@@ -13,21 +13,19 @@ void fence_show_read(struct core *core, struct request *request)
                            fence != NULL ? (int64_t)fence->token : 0);
 }
 
+static void fence_put(struct core *core, const struct request *request,
+                      const struct treap_node *node, struct resp_writer *writer)
+{
+    const struct fence *fence = LIST_ENTRY(node, const struct fence, in_order);
+    (void)core;
+    (void)request;
+    resp_map(writer, 2);
+    resp_key_bulk(writer, "resource", fence->resource);
+    resp_key_number(writer, "token", fence->token);
+}
+
 void fence_list_read(struct core *core, struct request *request)
 {
-    struct listing listing;
-    struct treap *set = lockfsm_fence_order(core->fsm);
-    if (!listing_begin(core, request, request->call, set, false, &listing)) {
-        return;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    listing_put_head(writer, &listing, listing.count);
-    for (uint32_t i = 0; i < listing.count; i++) {
-        const struct fence *fence = LISTED(&listing, i, struct fence, in_order);
-        resp_map(writer, 2);
-        resp_key_bulk(writer, "resource", fence->resource);
-        resp_key_number(writer, "token", fence->token);
-    }
-    listing_done(&listing);
-    request_done(core, request);
+    listing_answer(core, request, lockfsm_fence_order(core->fsm), false,
+                   fence_put);
 }

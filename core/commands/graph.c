@@ -7,7 +7,8 @@
  * the node that blocks it: each holder that conflicts or, if none does, the
  * wait ahead in the queue. The graph starts from the first waits of each lock,
  * the oldest lock first, and follows the nodes that block them, and those that
- * block these. It is cut at NODE_MAX nodes: a picture for people, not a proof.
+ * block these. It is cut at NODE_MAX nodes and at the size of rows.h: a picture
+ * for people, not a proof.
  *
  * Sets of nodes are bits, so Warshall's algorithm computes reachability in a
  * few thousand operations. */
@@ -18,6 +19,7 @@
 #include "base/memory.h"
 #include "core/authorize.h"
 #include "core/commands/commands.h"
+#include "core/commands/rows.h"
 #include "core/read_index.h"
 #include "core/state.h"
 
@@ -230,6 +232,27 @@ static void put_edge(const struct edge *edge, const struct core *core,
     resp_key_integer(writer, "queue", edge->wait->lock->wait_count);
 }
 
+/* Edges are shown between nodes that are shown. */
+static void graph_put_rows(struct graph *graph, struct core *core,
+                           const struct request *request, struct rows *nodes,
+                           struct rows *edges)
+{
+    rows_begin(nodes, request, NODE_MAX, ROWS_SIZE_MAX / 2);
+    for (uint32_t i = 0; i < graph->node_count && rows_have_room(nodes); i++) {
+        put_node(graph, i, core, request, &nodes->writer);
+        (void)rows_keep(nodes);
+    }
+    rows_begin(edges, request, EDGE_MAX, ROWS_SIZE_MAX - nodes->size);
+    for (uint32_t i = 0; i < graph->edge_count && rows_have_room(edges); i++) {
+        const struct edge *edge = &graph->edge[i];
+        if (edge->from < nodes->count && edge->to < nodes->count) {
+            put_edge(edge, core, &edges->writer);
+            (void)rows_keep(edges);
+        }
+    }
+    graph->is_cut |= nodes->is_full || edges->is_full;
+}
+
 void lock_graph_read(struct core *core, struct request *request)
 {
     struct graph *graph = memory_new(sizeof *graph);
@@ -240,18 +263,16 @@ void lock_graph_read(struct core *core, struct request *request)
     /* The search is charged to the turn's budget for scans, so that heartbeats
      * do not wait for it. */
     read_index_spend(core, graph->looked_at);
+    struct rows nodes, edges;
+    graph_put_rows(graph, core, request, &nodes, &edges);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
     resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));
     resp_key_bool(writer, "is_cut", graph->is_cut);
-    resp_key_array(writer, "nodes", graph->node_count);
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        put_node(graph, i, core, request, writer);
-    }
-    resp_key_array(writer, "edges", graph->edge_count);
-    for (uint32_t i = 0; i < graph->edge_count; i++) {
-        put_edge(&graph->edge[i], core, writer);
-    }
+    resp_text(writer, "nodes");
+    rows_put(core, &nodes, writer);
+    resp_text(writer, "edges");
+    rows_put(core, &edges, writer);
     free(graph);
     request_done(core, request);
 }

@@ -3,16 +3,18 @@
 #include "core/commands/listing.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
-#include "base/memory.h"
 #include "core/read_index.h"
 #include "core/request.h"
 #include "core/state.h"
 
 /* The cost of one listed record, from a turn's budget for scans. */
 #define LISTED_STEPS 16
+/* The bytes of a page: it has room for a lock with all its rows and its note,
+ * the largest record. */
+#define LISTING_SIZE_MAX ((size_t)240 << 10)
 
 /* A cursor is '=', then the number and '/' if the order has numbers, then the
  * key. */
@@ -77,57 +79,64 @@ void listing_spend(struct core *core, uint64_t count)
 }
 
 bool listing_begin(struct core *core, struct request *request,
-                   const struct call *call, struct treap *set, bool is_numbered,
-                   struct listing *ret_listing)
+                   struct treap *set, bool is_numbered, listing_row_fn *row,
+                   struct listing *listing)
 {
-    uint32_t max = call_page(call);
+    const struct call *call = request->call;
     struct bytes prefix = call_text(call, OPTION_PREFIX);
-    struct listing listing = {.is_numbered = is_numbered};
     struct treap_node *node = NULL;
-    CHECK(max > 0);
+    *listing = (struct listing){.is_numbered = is_numbered};
+    CHECK(call_page(call) > 0);
     if (!find_first(core, request, call, set, is_numbered, &node)) {
         return false;
     }
-    listing.item = memory_new(max * sizeof(struct treap_node *));
+    rows_begin(&listing->rows, request, call_page(call), LISTING_SIZE_MAX);
     while (node != NULL && bytes_has_prefix(node->key, prefix) &&
-           listing.count < max) {
-        listing.item[listing.count++] = node;
-        node = treap_from(set, node->key, node->number + 1);
+           rows_have_room(&listing->rows)) {
         /* Records are in ascending order; otherwise a page could repeat one, or
          * the list might never end. */
-        CHECK(node == NULL ||
-              bytes_compare(listing.item[listing.count - 1]->key, node->key) <=
-                  0);
+        CHECK(listing->last == NULL ||
+              bytes_compare(listing->last->key, node->key) <= 0);
+        row(core, request, node, &listing->rows.writer);
+        if (!rows_keep(&listing->rows)) {
+            break;
+        }
+        listing->last = node;
+        node = treap_from(set, node->key, node->number + 1);
     }
-    listing.is_cut = node != NULL && bytes_has_prefix(node->key, prefix);
-    listing_spend(core, listing.count);
-    *ret_listing = listing;
+    listing->is_cut = node != NULL && bytes_has_prefix(node->key, prefix);
+    listing_spend(core, listing->rows.count);
     return true;
 }
 
-void listing_put_head(struct resp_writer *writer, const struct listing *listing,
-                      uint32_t count)
+void listing_answer(struct core *core, struct request *request,
+                    struct treap *set, bool is_numbered, listing_row_fn *row)
 {
+    struct listing listing;
+    if (!listing_begin(core, request, set, is_numbered, row, &listing)) {
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, 2);
-    listing_put_cursor(writer, listing, count);
-    resp_array(writer, count);
+    listing_put_cursor(writer, &listing);
+    rows_put(core, &listing.rows, writer);
+    request_done(core, request);
 }
 
 void listing_put_cursor(struct resp_writer *writer,
-                        const struct listing *listing, uint32_t count)
+                        const struct listing *listing)
 {
-    uint8_t text[LOCK_NAME_SIZE_MAX + 32] = {'='};
+    uint8_t text[CURSOR_SIZE_MAX] = {'='};
+    const struct treap_node *last = listing->last;
     size_t size = 1;
-    CHECK(count <= listing->count);
     /* A cursor begins with '=', so no key can be mistaken for "0", the end. */
-    if (count == listing->count && !listing->is_cut) {
+    if (!listing->is_cut) {
         resp_text(writer, "0");
         return;
     }
-    CHECK(count > 0);
-    const struct treap_node *last = listing->item[count - 1];
+    CHECK(last != NULL); /* rows_keep() keeps the first record. */
     if (listing->is_numbered) {
-        size += (size_t)snprintf((char *)text + 1, 24, "%llu/",
+        size += (size_t)snprintf((char *)text + 1, 22, "%llu/",
                                  (unsigned long long)last->number);
     }
     CHECK(last->key.size <= sizeof text - size);
@@ -158,10 +167,4 @@ void listing_put_number_cursor(struct resp_writer *writer, uint64_t last)
         snprintf(text, sizeof text, "=%llu", (unsigned long long)last);
     }
     resp_text(writer, text);
-}
-
-void listing_done(struct listing *listing)
-{
-    free(listing->item);
-    *listing = (struct listing){0};
 }

@@ -284,28 +284,34 @@ void session_show_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
+static void session_row(struct core *core, const struct request *request,
+                        const struct treap_node *node,
+                        struct resp_writer *writer)
+{
+    (void)request;
+    session_put_session(core, LIST_ENTRY(node, const struct session, in_order),
+                        writer);
+}
+
+static void session_row_of_user(struct core *core,
+                                const struct request *request,
+                                const struct treap_node *node,
+                                struct resp_writer *writer)
+{
+    (void)request;
+    session_put_session(core, LIST_ENTRY(node, const struct session, in_user),
+                        writer);
+}
+
 /* Sessions are ordered by client name, which PREFIX starts, and then by id. */
 void session_list_read(struct core *core, struct request *request)
 {
-    struct listing listing;
-    bool sees_all = authorize_has(core, request, VERB_SESSIONS);
     /* A client without the right sees its own user's sessions, from an order
      * that has no others: it cannot make the node pass over thousands. */
-    struct treap *set = sees_all ? lockfsm_session_order(core->fsm)
-                                 : lockfsm_session_order_of(core->fsm,
-                                                            request->user);
-    if (!listing_begin(core, request, request->call, set, true, &listing)) {
-        return;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    listing_put_head(writer, &listing, listing.count);
-    for (uint32_t i = 0; i < listing.count; i++) {
-        session_put_session(core,
-                            sees_all
-                                ? LISTED(&listing, i, struct session, in_order)
-                                : LISTED(&listing, i, struct session, in_user),
-                            writer);
-    }
-    listing_done(&listing);
-    request_done(core, request);
+    bool sees_all = authorize_has(core, request, VERB_SESSIONS);
+    listing_answer(core, request,
+                   sees_all
+                       ? lockfsm_session_order(core->fsm)
+                       : lockfsm_session_order_of(core->fsm, request->user),
+                   true, sees_all ? session_row : session_row_of_user);
 }

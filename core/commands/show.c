@@ -20,26 +20,19 @@
 #include "core/state.h"
 #include "lease/rules.h"
 
-/* The holders and waiters that are shown: an answer must fit into a
- * connection's limit. */
-#define SHOWN_HOLDERS_MAX 2000
-#define SHOWN_WAITERS_MAX 10000
+/* How many of the locks for which a holder waits are shown, and their bytes. */
 #define SHOWN_WAITS_MAX 100
+#define SHOWN_WAITS_SIZE_MAX ((size_t)8 << 10)
+/* A lock with a queue shows at least this share of the bytes of it. */
+#define QUEUE_SHARE 4
 /* The cost, from a turn's budget, of showing a holder or waiter and of finding
  * when a hold ends. */
 #define SHOWN_STEPS 8
 #define HOLD_STEPS 2
-/* A page of LIST ends at this size. */
-#define PAGE_SIZE_MAX (1u << 20)
 
 static uint64_t to_ms(uint64_t ns)
 {
     return (ns + NS_PER_MS - 1) / NS_PER_MS;
-}
-
-static uint32_t at_most(uint32_t count, uint32_t max)
-{
-    return count < max ? count : max;
 }
 
 struct bytes show_reason(const struct session *session)
@@ -91,27 +84,25 @@ static void put_holder_state(struct core *core, const struct request *request,
                              struct resp_writer *writer)
 {
     const struct session *session = hold->session;
-    struct buffer names = {0};
-    struct resp_writer name = {&names, request->version};
-    uint32_t count = 0;
+    struct rows names;
     resp_text(writer, "ttl_ms");
     lease_put_time(writer, session, session->ttl_ms);
     resp_key_number(writer, "linger_ms", session->linger_ms);
     resp_key_bool(writer, "blacklisted",
                   session_is_refused(core->fsm, session));
     read_index_spend(core, session->wait_count);
+    rows_begin(&names, request, SHOWN_WAITS_MAX, SHOWN_WAITS_SIZE_MAX);
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
         /* The right to read the lock asked for is not one to the names of
          * others. */
-        if (count < SHOWN_WAITS_MAX && show_waits(wait, hold) &&
+        if (rows_have_room(&names) && show_waits(wait, hold) &&
             authorize_reads(core, request, wait->lock->name)) {
-            resp_bulk(&name, wait->lock->name);
-            count++;
+            resp_bulk(&names.writer, wait->lock->name);
+            (void)rows_keep(&names);
         }
     }
-    resp_key_array(writer, "waits_for", count);
-    buffer_put_bytes(writer->out, buffer_bytes(&names));
-    buffer_done(&names);
+    resp_text(writer, "waits_for");
+    rows_put(core, &names, writer);
 }
 
 static void show_put_holder(struct core *core, const struct request *request,
@@ -245,93 +236,85 @@ uint64_t show_quarantine(const struct core *core)
  * to many), and indexes along the queue, except for an upgrade, which is at its
  * head. */
 struct page {
-    const struct hold *hold; /* The first one shown, or NULL. */
-    const struct wait *wait;
-    uint32_t hold_count;
-    uint32_t wait_count;
+    struct rows holds;
+    struct rows waits;
     uint32_t more_holds;
     uint32_t more_waits;
     uint64_t last_serial; /* Of the holds shown so far; and ... */
     uint64_t last_index;
 };
 
-static void page_holds(const struct lock *lock, const struct showing *showing,
+static void page_holds(struct core *core, const struct request *request,
+                       const struct lock *lock, const struct showing *showing,
                        struct page *page)
 {
-    uint32_t left = lock->hold_count;
     page->last_serial = showing->after_serial;
+    page->more_holds = lock->hold_count;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
-        if (hold->serial > showing->after_serial) {
-            page->hold = hold;
+        if (hold->serial <= showing->after_serial) {
+            page->more_holds--;
+            continue;
+        }
+        if (!rows_have_room(&page->holds)) {
             break;
         }
-        left--;
+        CHECK(hold->serial > page->last_serial);
+        show_put_holder(core, request, hold, showing->explains,
+                        &page->holds.writer);
+        if (rows_keep(&page->holds)) {
+            page->last_serial = hold->serial;
+            page->more_holds--;
+        }
     }
-    page->hold_count = at_most(left, showing->holders_max);
-    page->more_holds = left - page->hold_count;
 }
 
-static void page_waits(const struct lock *lock, const struct showing *showing,
-                       struct page *page)
+static void page_waits(struct core *core, const struct lock *lock,
+                       const struct showing *showing, struct page *page)
 {
-    uint32_t left = lock->wait_count;
     page->last_index = showing->after_index;
+    page->more_waits = lock->wait_count;
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
-        if (showing->after_index == 0 ||
-            (!wait->is_upgrade && wait->wait_index > showing->after_index)) {
-            page->wait = wait;
+        if (showing->after_index != 0 &&
+            (wait->is_upgrade || wait->wait_index <= showing->after_index)) {
+            page->more_waits--;
+            continue;
+        }
+        if (!rows_have_room(&page->waits)) {
             break;
         }
-        left--;
+        put_waiter(core, wait, &page->waits.writer);
+        if (rows_keep(&page->waits)) {
+            page->last_index = wait->is_upgrade ? page->last_index
+                                                : wait->wait_index;
+            page->more_waits--;
+        }
     }
-    page->wait_count = at_most(left, showing->waiters_max);
-    page->more_waits = left - page->wait_count;
 }
 
-static void page_make(struct core *core, const struct lock *lock,
-                      const struct showing *showing, struct page *ret_page)
+static void page_make(struct core *core, const struct request *request,
+                      const struct lock *lock, const struct showing *showing,
+                      struct page *page)
 {
-    struct page page = {0};
+    bool has_queue = lock != NULL && lock->wait_count > 0;
+    size_t queue_size = has_queue ? showing->size_max / QUEUE_SHARE : 0;
+    *page = (struct page){0};
+    rows_begin(&page->holds, request, showing->holders_max,
+               showing->size_max - queue_size);
     if (lock != NULL) {
-        page_holds(lock, showing, &page);
-        page_waits(lock, showing, &page);
+        page_holds(core, request, lock, showing, page);
+    }
+    rows_begin(&page->waits, request, showing->waiters_max,
+               showing->size_max -
+                   u64_min(page->holds.size, showing->size_max - queue_size));
+    if (lock != NULL) {
+        page_waits(core, lock, showing, page);
         /* Each hold is checked for when the lock could pass on, and each wait
          * may be skipped. */
-        uint64_t shown = (uint64_t)page.hold_count + page.wait_count;
+        uint64_t shown = (uint64_t)page->holds.count + page->waits.count;
         read_index_spend(
             core, SHOWN_STEPS * (1 + shown) +
                       HOLD_STEPS * (uint64_t)lock->hold_count +
                       (showing->after_index != 0 ? lock->wait_count : 0));
-    }
-    *ret_page = page;
-}
-
-static void show_put_holders(struct core *core, const struct request *request,
-                             const struct lock *lock,
-                             const struct showing *showing, struct page *page,
-                             struct resp_writer *writer)
-{
-    const struct hold *hold = page->hold;
-    resp_key_array(writer, "holders", page->hold_count);
-    for (uint32_t i = 0; i < page->hold_count; i++) {
-        CHECK(hold->lock == lock && hold->serial > page->last_serial);
-        show_put_holder(core, request, hold, showing->explains, writer);
-        page->last_serial = hold->serial;
-        hold = LIST_ENTRY(hold->in_lock.next, struct hold, in_lock);
-    }
-}
-
-static void show_put_queue(struct core *core, struct page *page,
-                           struct resp_writer *writer)
-{
-    const struct wait *wait = page->wait;
-    resp_key_array(writer, "queue", page->wait_count);
-    for (uint32_t i = 0; i < page->wait_count; i++) {
-        put_waiter(core, wait, writer);
-        if (!wait->is_upgrade) {
-            page->last_index = wait->wait_index;
-        }
-        wait = LIST_ENTRY(wait->in_lock.next, struct wait, in_lock);
     }
 }
 
@@ -371,7 +354,7 @@ void show_lock(struct core *core, const struct request *request,
                                                     lock->last_token)
                                   : NULL;
     struct page page;
-    page_make(core, lock, showing, &page);
+    page_make(core, request, lock, showing, &page);
     bool is_cut = showing->is_page && page.more_holds + page.more_waits > 0;
     /* RESP puts the size of a map before its content, so each optional member
      * has a term here. */
@@ -388,8 +371,10 @@ void show_lock(struct core *core, const struct request *request,
                   is_held ? lock_mode_name(lock->mode) : "free");
     resp_key_number(writer, "slots",
                     is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
-    show_put_holders(core, request, lock, showing, &page, writer);
-    show_put_queue(core, &page, writer);
+    resp_text(writer, "holders");
+    rows_put(core, &page.holds, writer);
+    resp_text(writer, "queue");
+    rows_put(core, &page.waits, writer);
     resp_key_number(writer, "delay_left_ms",
                     lock != NULL ? to_ms(timers_delay_left(core->timers, name,
                                                            core->now_ns))
@@ -400,8 +385,9 @@ void show_lock(struct core *core, const struct request *request,
     }
 }
 
-static const struct showing in_full = {.holders_max = SHOWN_HOLDERS_MAX,
-                                       .waiters_max = SHOWN_WAITERS_MAX,
+static const struct showing in_full = {.holders_max = PAGE_COUNT_MAX,
+                                       .waiters_max = PAGE_COUNT_MAX,
+                                       .size_max = ROWS_SIZE_MAX,
                                        .is_page = true};
 
 /* False if show_put_more() cannot have written it. */
@@ -436,29 +422,17 @@ void lock_show_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
+static void lock_row(struct core *core, const struct request *request,
+                     const struct treap_node *node, struct resp_writer *writer)
+{
+    const struct lock *lock = LIST_ENTRY(node, const struct lock, in_order);
+    show_lock(core, request, lock, lock->name, &in_full, writer);
+}
+
 void lock_list_read(struct core *core, struct request *request)
 {
-    struct listing listing;
-    struct treap *set = lockfsm_lock_order(core->fsm);
-    if (!listing_begin(core, request, request->call, set, false, &listing)) {
-        return;
-    }
-    /* A page ends early if its locks have very many holders or waiters. */
-    uint32_t count = 0;
-    struct buffer locks = {0};
-    struct resp_writer page = {&locks, request->version};
-    while (count < listing.count && locks.size < PAGE_SIZE_MAX) {
-        const struct lock *lock = LISTED(&listing, count, struct lock,
-                                         in_order);
-        show_lock(core, request, lock, lock->name, &in_full, &page);
-        count++;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    listing_put_head(writer, &listing, count);
-    buffer_put_bytes(writer->out, buffer_bytes(&locks));
-    buffer_done(&locks);
-    listing_done(&listing);
-    request_done(core, request);
+    listing_answer(core, request, lockfsm_lock_order(core->fsm), false,
+                   lock_row);
 }
 
 void lock_check_read(struct core *core, struct request *request)

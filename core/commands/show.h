@@ -11,6 +11,7 @@
 struct showing {
     uint32_t holders_max; /* How many holders are shown at most. */
     uint32_t waiters_max;
+    size_t size_max; /* For both lists, as rows.h counts. */
     /* Show ttl_ms, linger_ms, blacklisted and waits_for of holders, too. */
     bool explains;
     uint32_t more; /* Members of the map that the caller adds. */

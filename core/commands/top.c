@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/minmax.h"
+#include "core/commands/rows.h"
 #include "core/commands/show.h"
 #include "core/events/event_log.h"
 #include "core/read_index.h"
@@ -171,10 +172,8 @@ static void put_hot(const struct core *core, const struct hot *hot,
                                   : 0);
 }
 
-static void put_locks(struct top *top, struct core *core, uint32_t rows,
-                      struct resp_writer *writer)
+static void put_locks(struct top *top, struct core *core, struct rows *rows)
 {
-    uint32_t count = top->count < rows ? top->count : rows;
     CHECK(top->count == HASH_CNT(by_name, top->known));
     struct hot **sorted = memory_new(((size_t)top->count + 1) * sizeof *sorted);
     for (uint32_t i = 0; i < top->count; i++) {
@@ -182,9 +181,9 @@ static void put_locks(struct top *top, struct core *core, uint32_t rows,
     }
     qsort(sorted, top->count, sizeof *sorted, by_heat);
     read_index_spend(core, top->looked_at);
-    resp_key_array(writer, "locks", count);
-    for (uint32_t i = 0; i < count; i++) {
-        put_hot(core, sorted[i], writer);
+    for (uint32_t i = 0; i < top->count && rows_have_room(rows); i++) {
+        put_hot(core, sorted[i], &rows->writer);
+        (void)rows_keep(rows);
     }
     free(sorted);
 }
@@ -204,37 +203,37 @@ static void put_wait(const struct core *core, const struct wait *wait,
 }
 
 static void top_put_waits(const struct core *core, struct bytes prefix,
-                          uint32_t rows, struct resp_writer *writer)
+                          struct rows *rows)
 {
-    struct buffer waits = {0};
-    struct resp_writer one = {&waits, writer->version};
-    uint32_t count = 0, seen = 0;
+    uint32_t seen = 0;
     LIST_FOR (const struct wait, wait, lockfsm_waits(core->fsm), in_state) {
-        if (seen++ == WAITS_SEEN_MAX || count == rows) {
+        if (seen++ == WAITS_SEEN_MAX || !rows_have_room(rows)) {
             break;
         }
         if (bytes_has_prefix(wait->lock->name, prefix)) {
-            put_wait(core, wait, &one);
-            count++;
+            put_wait(core, wait, &rows->writer);
+            (void)rows_keep(rows);
         }
     }
-    resp_key_array(writer, "waits", count);
-    buffer_put_bytes(writer->out, buffer_bytes(&waits));
-    buffer_done(&waits);
 }
 
 void lock_top_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     struct bytes prefix = call_text(call, OPTION_PREFIX);
-    uint32_t rows = call_has(call, OPTION_COUNT) ? call_page(call)
-                                                 : ROWS_DEFAULT;
+    uint32_t count = call_has(call, OPTION_COUNT) ? call_page(call)
+                                                  : ROWS_DEFAULT;
     struct top top = {0};
+    struct rows locks, waits;
     top.room = memory_new((EVENTS_SEEN_MAX + WAITS_SEEN_MAX + LOCKS_SEEN_MAX) *
                           sizeof *top.room);
     count_grants(&top, core, prefix);
     add_waited(&top, core, prefix);
     add_locks(&top, core, prefix);
+    rows_begin(&locks, request, count, ROWS_SIZE_MAX / 2);
+    put_locks(&top, core, &locks);
+    rows_begin(&waits, request, count, ROWS_SIZE_MAX / 2);
+    top_put_waits(core, prefix, &waits);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 8);
     resp_key_number(writer, "window_ms", top.window_ms);
@@ -245,8 +244,10 @@ void lock_top_read(struct core *core, struct request *request)
                      HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
     resp_key_number(writer, "hold_count", lockfsm_hold_count(core->fsm));
     resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));
-    put_locks(&top, core, rows, writer);
-    top_put_waits(core, prefix, rows, writer);
+    resp_text(writer, "locks");
+    rows_put(core, &locks, writer);
+    resp_text(writer, "waits");
+    rows_put(core, &waits, writer);
     HASH_CLEAR(by_name, top.known);
     free(top.room);
     request_done(core, request);

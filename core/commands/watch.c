@@ -2,8 +2,10 @@
 
 /* LOCK.WATCH, SUBSCRIBE and their opposites; LOCK.HISTORY. */
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "core/commands/commands.h"
+#include "core/commands/rows.h"
 #include "core/conn.h"
 #include "core/events/event_log.h"
 #include "core/events/events.h"
@@ -83,30 +85,37 @@ static void history_put(struct core *core, const struct event_log_event *event,
                   event_log_message(&core->event_log, event));
 }
 
-/* Shows the newest events of one lock, the oldest of them first. */
+/* Shows the newest events of one lock that fit, the oldest of them first. */
 void lock_history_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     const struct event_log *event_log = &core->event_log;
     uint64_t wanted = call_number(call, OPTION_COUNT, HISTORY_SHOWN);
     wanted = wanted < HISTORY_SHOWN_MAX ? wanted : HISTORY_SHOWN_MAX;
-    uint64_t numbers[HISTORY_SHOWN_MAX];
+    size_t begins[HISTORY_SHOWN_MAX + 1] = {0};
     uint64_t at = event_log->next, steps = 0;
-    uint32_t count = 0;
-    while (count < wanted &&
+    struct rows rows;
+    rows_begin(&rows, request, (uint32_t)wanted, ROWS_SIZE_MAX);
+    while (rows_have_room(&rows) &&
            event_log_find(event_log, call->name, at, &at, &steps)) {
-        numbers[count++] = at;
+        history_put(core, event_log_event(event_log, at), &rows.writer);
+        if (rows_keep(&rows)) {
+            begins[rows.count] = rows.kept;
+        }
     }
     /* Passing over events of other locks is work, too. */
-    command_spend(core, steps / EVENTS_PER_UNIT + count);
+    command_spend(core, steps / EVENTS_PER_UNIT + rows.count);
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 3);
+    resp_map(writer, 4);
     resp_key_bulk(writer, "lock", call->name);
     resp_key_number(writer, "known_from", event_log->missing.index + 1);
-    resp_key_array(writer, "events", count);
-    while (count > 0) {
-        history_put(core, event_log_event(event_log, numbers[--count]), writer);
+    resp_key_bool(writer, "is_cut", rows.is_full);
+    resp_key_array(writer, "events", rows.count);
+    for (uint32_t i = rows.count; i > 0; i--) {
+        buffer_put(writer->out, rows.out.data + begins[i - 1],
+                   begins[i] - begins[i - 1]);
     }
+    rows_done(core, &rows);
     request_done(core, request);
 }
 

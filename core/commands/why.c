@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/duration.h"
 #include "core/authorize.h"
+#include "core/commands/rows.h"
 #include "core/commands/show.h"
 #include "core/read_index.h"
 #include "core/scripts.h"
@@ -31,20 +32,26 @@
 #define DURATION(time_ms) \
     duration_format((time_ms), (char[DURATION_TEXT_SIZE]){0})
 
-/* Collects lines, as bulks of an array whose length is known only at the
- * end. */
+/* The bytes of the sentences about holders, about the queue, and about when the
+ * lock could pass on. */
+#define HOLDERS_SIZE_MAX ((size_t)64 << 10)
+#define QUEUE_SIZE_MAX ((size_t)16 << 10)
+#define END_SIZE_MAX ((size_t)8 << 10)
+
+/* Lines, as rows of the answer. */
 struct lines {
-    struct resp_writer writer;
-    struct buffer all;
+    struct rows rows;
     struct buffer line;
-    uint32_t count;
 };
 
+/* Once a section is full, its further lines are left out. */
 static void why_end_line(struct lines *lines)
 {
-    resp_bulk(&lines->writer, buffer_bytes(&lines->line));
+    if (rows_have_room(&lines->rows)) {
+        resp_bulk(&lines->rows.writer, buffer_bytes(&lines->line));
+        (void)rows_keep(&lines->rows);
+    }
     buffer_clear(&lines->line);
-    lines->count++;
 }
 
 #define PUT(lines, ...) buffer_printf(&(lines)->line, __VA_ARGS__)
@@ -82,6 +89,19 @@ static void why_put_client(struct lines *lines, const struct session *session)
     if (session->user_number != USER_ANYONE) {
         PUT(lines, ", user ");
         why_put_name(lines, session->user->name);
+    }
+}
+
+/* Each section has bytes of its own, so that long values of holders do not push
+ * out when the lock could pass on. */
+static void why_begin_section(struct lines *lines, size_t size)
+{
+    struct rows *rows = &lines->rows;
+    bool is_cut = rows->is_full;
+    rows->is_full = false;
+    rows->size_max = rows->size + size;
+    if (is_cut) {
+        LINE(lines, "... more is left out, to keep the answer small");
     }
 }
 
@@ -401,10 +421,12 @@ static void why_explain(struct lines *lines, struct core *core,
         why_put_text(lines, bytes_of_text(refusal));
         why_end_line(lines);
     }
+    why_begin_section(lines, QUEUE_SIZE_MAX);
     if (lock != NULL) {
         why_put_queue(lines, core, lock);
         put_barging(lines, lock);
     }
+    why_begin_section(lines, END_SIZE_MAX);
     why_put_earliest(lines, core, lock);
 }
 
@@ -414,18 +436,18 @@ void lock_why_read(struct core *core, struct request *request)
     const struct lock *lock = lockfsm_lock(core->fsm, call->name);
     const struct showing showing = {.holders_max = SHOWN_MAX,
                                     .waiters_max = SHOWN_MAX,
+                                    .size_max = ROWS_SIZE_MAX / 2,
                                     .explains = true,
                                     .more = 3};
-    struct lines lines = {.writer = {NULL, request->version}};
+    struct lines lines = {.line = {0}};
     struct resp_writer *writer = request_reply(core, request);
-    lines.writer.out = &lines.all;
+    rows_begin(&lines.rows, request, UINT32_MAX, HOLDERS_SIZE_MAX);
     show_lock(core, request, lock, call->name, &showing, writer);
     resp_key_integer(writer, "hold_count", lock != NULL ? lock->hold_count : 0);
     resp_key_integer(writer, "wait_count", lock != NULL ? lock->wait_count : 0);
     why_explain(&lines, core, request, lock, call->name);
-    resp_key_array(writer, "why", lines.count);
-    buffer_put_bytes(writer->out, buffer_bytes(&lines.all));
-    buffer_done(&lines.all);
+    resp_text(writer, "why");
+    rows_put(core, &lines.rows, writer);
     buffer_done(&lines.line);
     request_done(core, request);
 }

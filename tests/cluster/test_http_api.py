@@ -294,12 +294,15 @@ def test_what_has_no_room_in_an_answer_is_counted_and_comes_next(asker, node, na
                 for _ in range(number % 100 + 1):
                     assert client.receive() > 0
         status, shown = asker.get("/v1/locks/" + name)
-        assert (status, len(shown["holders"])) == (200, 2000)
-        assert (shown["more_holders"], shown["more_waiters"]) == (3, 0)
-        rest = asker.get("/v1/locks/%s?cursor=%s" % (
-            name, urllib.parse.quote(shown["cursor"], safe="")))[1]
-        assert len(rest["holders"]) == 3 and "cursor" not in rest
-        assert rest["holders"][0]["token"] > shown["holders"][-1]["token"]
+        tokens = [one["token"] for one in shown["holders"]]
+        assert status == 200 and len(tokens) > 100
+        assert shown["more_waiters"] == 0
+        while "cursor" in shown:
+            assert shown["more_holders"] == 2003 - len(tokens)
+            shown = asker.get("/v1/locks/%s?cursor=%s" % (
+                name, urllib.parse.quote(shown["cursor"], safe="")))[1]
+            tokens += [one["token"] for one in shown["holders"]]
+        assert len(tokens) == 2003 and tokens == sorted(set(tokens))
         assert asker.get("/v1/locks/%s?cursor=7" % name)[0] == 400
         client.do("SESSION.CLOSE")
 

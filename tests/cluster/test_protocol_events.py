@@ -357,7 +357,7 @@ def test_history_is_that_of_one_lock(client, connect, world, name):
     told = []
     for node in world.cluster.nodes:
         history = connect(3, node=node).map("LOCK.HISTORY", name)
-        assert list(history) == ["lock", "known_from", "events"]
+        assert list(history) == ["lock", "known_from", "is_cut", "events"]
         assert history["lock"] == name.encode() and history["known_from"] >= 1
         events = [plain(one) for one in history["events"]]
         keys = ["id", "time_ms", "kind", "session", "token", "message"]

@@ -49,8 +49,8 @@ static void lists_of_very_many_locks_hold_nobody_up(void **state)
     client_clear(world, 1, 1);
     for (uint64_t conn = 2; conn < 2 + LISTS; conn++) {
         client_open(world, 1, conn);
-        client_send(world, 1, conn, "LOCK.LIST COUNT 999");
-        client_send(world, 1, conn, "LOCK.LIST COUNT 999");
+        client_send(world, 1, conn, "LOCK.LIST COUNT 399");
+        client_send(world, 1, conn, "LOCK.LIST COUNT 399");
         assert_true(world->node[1].client[conn].is_blocked);
     }
     client_send(world, 1, 1, "SESSION.KEEP %llu %s",
@@ -61,8 +61,8 @@ static void lists_of_very_many_locks_hold_nobody_up(void **state)
     world_run(world, 100);
     for (uint64_t conn = 2; conn < 2 + LISTS; conn++) {
         const char *told = client_text(world, 1, conn);
-        assert_begins(told, "*2\r\n$5\r\n=n998\r\n*999\r\n");
-        assert_non_null(strstr(told + 1, "*2\r\n$5\r\n=n998\r\n*999\r\n"));
+        assert_begins(told, "*2\r\n$5\r\n=n398\r\n*399\r\n");
+        assert_non_null(strstr(told + 1, "*2\r\n$5\r\n=n398\r\n*399\r\n"));
     }
 }
 

@@ -5,6 +5,7 @@
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
+#include "core/command.h"
 #include "net/resp.h"
 
 static struct resp_reply reply;
@@ -475,12 +476,18 @@ static void a_lock_is_shown_page_by_page(void **state)
                      (int)cursor->bytes.size, (const char *)cursor->bytes.data);
         }
         if (pages == 1) {
-            acts(ANN, "LOCK.RELEASE a OWNER o1999");
+            /* The holder that the cursor names. */
+            char last[40], release[80];
+            snprintf(last, sizeof last, "holders.%u.owner", holder_count - 1);
+            snprintf(release, sizeof release, "LOCK.RELEASE a OWNER %.*s",
+                     (int)at(last)->bytes.size,
+                     (const char *)at(last)->bytes.data);
+            acts(ANN, release);
         }
     }
     assert_int_equal(holders, HOLDERS);
     assert_int_equal(waiters, WAITERS);
-    assert_int_equal(pages, 3);
+    assert_true(pages >= HOLDERS / PAGE_COUNT_MAX);
     look("LOCK.SHOW a CURSOR =7");
     assert_int_equal(reply.value[0].type, RESP_ERROR);
 }
@@ -527,15 +534,19 @@ static void an_upgrade_is_on_the_first_page_alone(void **state)
     acts(ANN, "LOCK.CONVERT a EXCLUSIVE WAIT 60000 PUSH REQ 1");
     look("LOCK.SHOW a");
     assert_int_equal(number("queue.0.session"), number("holders.0.session"));
-    assert_int_equal(number("more_waiters"), WAITERS + 1 - 10000);
-    char command[80];
-    snprintf(command, sizeof command, "LOCK.SHOW a CURSOR %.*s",
-             (int)at("cursor")->bytes.size,
-             (const char *)at("cursor")->bytes.data);
-    look(command);
-    assert_int_equal(count("queue"), WAITERS + 1 - 10000);
-    assert_int_not_equal(number("queue.0.session"), 0);
-    assert_null(resp_find(&reply, 0, "cursor"));
+    int64_t ann = number("queue.0.session");
+    uint32_t waiters = count("queue");
+    while (resp_find(&reply, 0, "cursor") != NULL) {
+        assert_int_equal(number("more_waiters"), WAITERS + 1 - waiters);
+        char command[80];
+        snprintf(command, sizeof command, "LOCK.SHOW a CURSOR %.*s",
+                 (int)at("cursor")->bytes.size,
+                 (const char *)at("cursor")->bytes.data);
+        look(command);
+        waiters += count("queue");
+        assert_int_not_equal(number("queue.0.session"), ann);
+    }
+    assert_int_equal(waiters, WAITERS + 1);
 }
 
 #define LOOKS 400

@@ -41,7 +41,7 @@ static const struct {
 } node_requests[] = {
     {"info.json", {"INFO"}, false},
     {"limits.json", {"LIMITS.LIST"}, false},
-    {"audit.json", {"AUDIT.LIST", "COUNT", "1000"}, true},
+    {"audit.json", {"AUDIT.LIST", "COUNT", "300"}, true},
     {"denied.json", {"AUDIT.DENIED"}, true},
     {"top.json", {"LOCK.TOP", "COUNT", "100"}, true},
     {"graph.json", {"LOCK.GRAPH"}, true},

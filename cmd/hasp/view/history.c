@@ -39,6 +39,12 @@ int run_history(struct tool *tool, char **argv)
                        "before its start");
     }
     output_rows(tool->format, event_fields, events);
+    json_t *is_cut = value_at(history, "is_cut");
+    if (json_is_true(is_cut) || json_integer_value(is_cut) != 0) {
+        tool_say(tool,
+                 "older events are left out: the newest %zu fill one answer",
+                 json_array_size(events));
+    }
     if (value_number(history, "known_from") > 1) {
         tool_say(tool,
                  "at %s; it has no entries before %" PRIu64
