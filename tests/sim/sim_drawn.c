@@ -2,6 +2,7 @@
 
 #include "tests/sim/sim_drawn.h"
 
+#include "tests/sim/sim_users.h"
 #include "tests/sim/sim_worker.h"
 
 #define ANSWER_NS (4 * SIM_S)
@@ -9,6 +10,8 @@
 #define RUNS 4
 /* Sessions end soon after the clients were told to finish. */
 #define TTL_MS_MAX 2000
+/* From one release to the next one, in the end. */
+#define RELEASE_NS (50 * SIM_MS)
 #define HEARD_FROM (1 << 20)
 
 static struct sim *sim_of(const struct sim_drawn *drawn)
@@ -68,21 +71,62 @@ static void take(struct sim_drawn *drawn)
         sim_channel_later(channel, (10 + below(drawn, 200)) * SIM_MS);
         return;
     }
+    if (drawn->client->is_draining) {
+        drawn->think_until_ns = sim_of(drawn)->now_ns + RELEASE_NS;
+        return;
+    }
     think(drawn);
     if (below(drawn, 100) == 0) {
         sim_channel_close(channel); /* Also in the middle of a transaction. */
     }
 }
 
-/* What the other oracles can judge: the oracle of events writes names
- * literally. */
-static bool is_fit(const struct drawn_request *request)
+/* What the other oracles can judge: the oracle of events writes texts
+ * literally, and a user that has lost a right could not release a durable
+ * value. */
+static bool is_fit(struct sim *sim, const struct drawn_request *request)
 {
-    bool is_plain = true;
+    bool is_good = drawn_is_tame(request);
     for (uint32_t i = 0; i < request->count; i++) {
-        is_plain &= !bytes_equal(request->word[i], BYTES_LITERAL("\r\n"));
+        const struct bytes word = request->word[i];
+        for (size_t at = 0; at < word.size; at++) {
+            is_good &= word.data[at] != '\r';
+        }
+        is_good &= !bytes_is_word(word, "DURABLE") || !sim_users_are_there(sim);
     }
-    return is_plain && drawn_is_tame(request);
+    return is_good;
+}
+
+static void send(struct sim_drawn *drawn)
+{
+    drawn->is_asking = true;
+    sim_channel_send(&drawn->channel, sim_client_clock(drawn->client),
+                     ANSWER_NS);
+}
+
+/* No time ends durable values, so they are released: one name after the other,
+ * and again, as a request that was given up may still take effect. */
+static void release(struct sim_drawn *drawn)
+{
+    /* Those that are drawn, and those of spoiled requests. */
+    static const char *const names[] = {"k",
+                                        "a",
+                                        "b",
+                                        "a/b",
+                                        "hold",
+                                        "-1",
+                                        "NONE",
+                                        "9007199254740992",
+                                        "18446744073709551616"};
+    struct sim_channel *channel = &drawn->channel;
+    sim_channel_begin(channel, 4);
+    sim_channel_word(channel, "EVAL");
+    sim_channel_word(channel, "redis.pcall('get',KEYS[1]) "
+                              "return redis.call('del',KEYS[1])");
+    sim_channel_word(channel, "1");
+    sim_channel_word(channel,
+                     names[drawn->released++ % (sizeof names / sizeof *names)]);
+    send(drawn);
 }
 
 static void ask(struct sim_drawn *drawn)
@@ -93,13 +137,12 @@ static void ask(struct sim_drawn *drawn)
     struct drawn_request request;
     do {
         drawn_request(&choice, &drawn->heard, &request);
-    } while (!is_fit(&request));
+    } while (!is_fit(sim_of(drawn), &request));
     sim_channel_begin(channel, request.count);
     for (uint32_t i = 0; i < request.count; i++) {
         resp_request_argument(&channel->output, request.word[i]);
     }
-    drawn->is_asking = true;
-    sim_channel_send(channel, sim_client_clock(drawn->client), ANSWER_NS);
+    send(drawn);
 }
 
 void sim_drawn_init(struct sim_drawn *drawn, struct sim_client *client)
@@ -128,9 +171,13 @@ void sim_drawn_work(struct sim_drawn *drawn)
         take(drawn);
     }
     sim_channel_watch(channel);
-    if (!channel->is_waiting && !drawn->client->is_draining &&
-        sim_of(drawn)->now_ns >= drawn->think_until_ns &&
-        sim_channel_is_ready(channel)) {
+    if (channel->is_waiting || sim_of(drawn)->now_ns < drawn->think_until_ns ||
+        !sim_channel_is_ready(channel)) {
+        return;
+    }
+    if (drawn->client->is_draining) {
+        release(drawn);
+    } else {
         ask(drawn);
     }
 }
@@ -144,5 +191,5 @@ uint64_t sim_drawn_next(const struct sim_drawn *drawn)
     if (drawn->is_asking || drawn->channel.is_waiting) {
         return at_ns;
     }
-    return drawn->client->is_draining ? UINT64_MAX : drawn->think_until_ns;
+    return drawn->think_until_ns;
 }

@@ -6,7 +6,8 @@
  * reads. Values come from pools that all clients share, so that requests of
  * several clients meet. Commands that would change what the other clients'
  * oracles rely on are left out: administration, attached sessions, and
- * subscriptions. In a quarter of the runs.
+ * subscriptions. In a quarter of the runs. In the end each client releases what
+ * has no end (SET with DURABLE).
  *
  * Oracle: no request ends a node (ORACLE_NODES), and each answer is a complete
  * reply. */
@@ -25,7 +26,8 @@ struct sim_drawn {
     bool is_there;
     bool is_asking;
     uint64_t think_until_ns;
-    struct prng prng; /* Not the run's, whose choices stay the same. */
+    uint32_t released; /* Names that it has released, in the end. */
+    struct prng prng;  /* Not the run's, whose choices stay the same. */
     struct drawn_heard heard;
 };
 

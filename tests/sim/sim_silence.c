@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/minmax.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node.h"
 
@@ -475,33 +476,48 @@ static bool is_renewal(const struct effect *e)
            strcmp(e->reason, "renewed") == 0;
 }
 
+static void session_leased(struct sim_silence *silence, const struct effect *e)
+{
+    struct quiet_session *session = memory_new(sizeof *session);
+    session->id = e->session;
+    session->ttl_ns = e->time_ms * SIM_MS;
+    session->heard = now(silence);
+    HASH_ADD(hh, silence->sessions, id, sizeof session->id, session);
+}
+
+static void session_forget(struct sim_silence *silence,
+                           struct quiet_session *session)
+{
+    HASH_DEL(silence->sessions, session);
+    free(session);
+}
+
+/* A renewal with time_ms 0 makes the session of a Redis value durable, and one
+ * with another time gives it a lease (PEXPIRE, PERSIST, SET). */
 static void follow_session(struct sim_silence *silence, const struct effect *e)
 {
     struct quiet_session *session = find_session(silence, e->session);
-    bool is_durable = e->type == EFFECT_SESSION_OPENED && e->time_ms == 0;
+    bool gets_lease = (e->type == EFFECT_SESSION_OPENED || is_renewal(e)) &&
+                      e->time_ms != 0;
     if (session == NULL && e->type == EFFECT_SESSION_ENDED &&
         strcmp(e->reason, "expired") == 0) {
         sim_fail(silence->sim, ORACLE_DURABLE,
                  "no time ends a session without end: %" PRIu64 " has expired",
                  e->session);
     }
-    if (e->type == EFFECT_SESSION_OPENED && session == NULL && !is_durable) {
-        session = memory_new(sizeof *session);
-        session->id = e->session;
-        session->ttl_ns = e->time_ms * SIM_MS;
-        session->heard = now(silence);
-        HASH_ADD(hh, silence->sessions, id, sizeof session->id, session);
-    } else if (session != NULL && e->type == EFFECT_SESSION_ENDED) {
-        HASH_DEL(silence->sessions, session);
-        free(session);
+    if (session == NULL && gets_lease) {
+        session_leased(silence, e);
+    } else if (session != NULL && (e->type == EFFECT_SESSION_ENDED ||
+                                   (is_renewal(e) && e->time_ms == 0))) {
+        session_forget(silence, session);
     } else if (session != NULL &&
                (e->type == EFFECT_SESSION_HEARD || is_renewal(e))) {
         session->is_marked = false;
     }
     /* A shorter lease does not reduce what was promised. */
-    if (session != NULL && e->type == EFFECT_SESSION_CHANGED &&
-        e->time_ms * SIM_MS > session->ttl_ns) {
-        session->ttl_ns = e->time_ms * SIM_MS;
+    session = find_session(silence, e->session);
+    if (session != NULL && is_renewal(e)) {
+        session->ttl_ns = u64_max(session->ttl_ns, e->time_ms * SIM_MS);
     }
 }
 
