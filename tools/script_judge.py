@@ -4,6 +4,7 @@
 
     tools/script_judge.py collect REPOSITORIES SCRIPTS
     tools/script_judge.py judge SCRIPTS [--sample NAME] [--why]
+    tools/script_judge.py count SCRIPTS
 
 'collect' takes them out of git repositories (folders owner+name): *.lua files, and
 strings of programs, of repositories of locks all, of others those that speak of
@@ -20,6 +21,7 @@ their authors', and not here. Needs redis-server or redis-tools; $HASPD is judge
 
 import argparse
 import collections
+import glob
 import hashlib
 import os
 import random
@@ -259,6 +261,23 @@ def verdict_on(digest, text, mine, real):
     return verdict
 
 
+def count(folder):
+    """Prints in how many of the listed scripts each command of core/redis occurs."""
+    texts = []
+    for digest in samples():
+        path = os.path.join(folder, digest + ".lua")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                texts.append(file.read())
+    print("%d scripts" % len(texts))
+    for path in sorted(glob.glob(os.path.join(ROOT, "core/redis/key_*.c"))):
+        with open(path, encoding="utf-8") as file:
+            for name in re.findall(r'^    \{"([A-Z]+)",', file.read(), re.M):
+                word = re.compile(r"""['"]%s['"]""" % name, re.I)
+                found = sum(1 for text in texts if word.search(text))
+                print(os.path.basename(path), name, found)
+
+
 def start_redis(folder):
     program = shutil.which("redis-server") or shutil.which("redis-check-rdb")
     if program is None:
@@ -338,9 +357,12 @@ def main():
     judging.add_argument("scripts")
     judging.add_argument("--sample", choices=["built", "held-out", "second"])
     judging.add_argument("--why", action="store_true")
+    parts.add_parser("count").add_argument("scripts")
     words = parser.parse_args()
     if words.part == "collect":
         collect(words.repositories, words.scripts)
+    elif words.part == "count":
+        count(words.scripts)
     else:
         judge(words.scripts, words.sample, words.why)
 

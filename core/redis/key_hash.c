@@ -52,11 +52,6 @@ static bool do_hexists(struct key_call *call)
         call, hash_key_find_field(call->view, call->argument[2]) != NULL);
 }
 
-static bool do_hstrlen(struct key_call *call)
-{
-    return do_hget(call) && answer_length(call);
-}
-
 static bool do_hmget(struct key_call *call)
 {
     answer_list(call);
@@ -70,19 +65,14 @@ static bool do_hmget(struct key_call *call)
     return true;
 }
 
-enum told { TOLD_FIELDS = 1, TOLD_VALUES = 2 };
-
-/* HKEYS, HVALS and HGETALL; the variant says which parts are returned. */
+/* HGETALL, or HKEYS if the variant is 1. */
 static bool do_hgetall(struct key_call *call)
 {
     const struct collection *hash = &call->view->members;
-    CHECK(call->command->variant != 0); /* The rows set the variant. */
     answer_list(call);
     for (uint32_t i = 0; i < hash->count; i++) {
-        if ((call->command->variant & TOLD_FIELDS) != 0) {
-            answer_append(call, value_of_text(hash->member[i].name));
-        }
-        if ((call->command->variant & TOLD_VALUES) != 0) {
+        answer_append(call, value_of_text(hash->member[i].name));
+        if (call->command->variant == 0) {
             answer_append(call, value_of_text(hash->member[i].value));
         }
     }
@@ -143,11 +133,9 @@ const struct key_command key_hash_commands[] = {
     {"HEXISTS", 3, 3, do_hexists, KEY_HASH, 0},
     {"HGET", 3, 3, do_hget, KEY_HASH, 0},
     {"HMGET", 3, UINT32_MAX, do_hmget, KEY_HASH, 0},
-    {"HGETALL", 2, 2, do_hgetall, KEY_HASH, TOLD_FIELDS | TOLD_VALUES},
-    {"HKEYS", 2, 2, do_hgetall, KEY_HASH, TOLD_FIELDS},
-    {"HVALS", 2, 2, do_hgetall, KEY_HASH, TOLD_VALUES},
+    {"HGETALL", 2, 2, do_hgetall, KEY_HASH, 0},
+    {"HKEYS", 2, 2, do_hgetall, KEY_HASH, 1},
     {"HLEN", 2, 2, answer_count, KEY_HASH, 0},
-    {"HSTRLEN", 3, 3, do_hstrlen, KEY_HASH, 0},
     {"HSET", 4, UINT32_MAX, do_hset, KEY_ANY, 0},
     {"HMSET", 4, UINT32_MAX, do_hmset, KEY_ANY, 0},
     {"HSETNX", 4, 4, do_hsetnx, KEY_HASH, 0},

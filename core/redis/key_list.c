@@ -38,12 +38,6 @@ static bool do_push(struct key_call *call)
     return view_edited(call, view, true) && answer_count(call);
 }
 
-/* LPUSHX and RPUSHX push only to an existing list. */
-static bool do_pushx(struct key_call *call)
-{
-    return call->view->is_there ? do_push(call) : answer_number(call, 0);
-}
-
 /* Removes and returns the item at one end of a list that has items. */
 static struct bytes list_key_take(struct redis_view *view, enum end end)
 {
@@ -55,29 +49,24 @@ static struct bytes list_key_take(struct redis_view *view, enum end end)
     return item;
 }
 
-/* LPOP and RPOP; the variant is the end. */
-static bool do_pop(struct key_call *call)
+static bool do_lpop(struct key_call *call)
 {
-    enum end end = (enum end)call->command->variant;
     int64_t wanted;
     if (!view_take_wanted(call, &wanted) || !view_find_first(call, KEY_LIST)) {
         return false;
     }
-    struct redis_view *view = call->view;
-    if (view->members.count == 0) {
+    struct collection *list = &call->view->members;
+    if (list->count == 0) {
         return answer_nil(call);
     }
     struct value popped = value_new_table(call->keys->arena);
     view_answer(call, popped);
-    struct collection *list = &view->members;
-    uint32_t size = list->count;
-    uint32_t count = wanted < size ? (uint32_t)wanted : size;
+    uint32_t count = wanted < list->count ? (uint32_t)wanted : list->count;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t place = end == END_LEFT ? i : size - 1 - i;
-        answer_append(call, value_of_text(list->member[place].name));
+        answer_append(call, value_of_text(list->member[i].name));
     }
-    collection_remove(list, end == END_LEFT ? 0 : size - count, count);
-    if (count > 0 && !view_edited(call, view, true)) {
+    collection_remove(list, 0, count);
+    if (count > 0 && !view_edited(call, call->view, true)) {
         return false;
     }
     CHECK(call->count == 3 || popped.table->count == 1);
@@ -112,11 +101,6 @@ static bool list_key_move(struct key_call *call, enum end from_end,
     }
     list_key_insert(call, to, to_end, item);
     return view_edited(call, to, true) && answer_text(call, item);
-}
-
-static bool do_rpoplpush(struct key_call *call)
-{
-    return list_key_move(call, END_RIGHT, END_LEFT);
 }
 
 /* LMOVE from to LEFT|RIGHT LEFT|RIGHT. */
@@ -232,29 +216,16 @@ static bool do_lrem(struct key_call *call)
            answer_number(call, count);
 }
 
-/* LPOS answers the first place of the item. */
-static bool do_lpos(struct key_call *call)
-{
-    const struct collection *list = &call->view->members;
-    uint32_t place = collection_find(list, call->argument[2]);
-    return place < list->count ? answer_number(call, place) : answer_nil(call);
-}
-
 const struct key_command key_list_commands[] = {
     {"LPUSH", 3, UINT32_MAX, do_push, KEY_LIST, END_LEFT},
     {"RPUSH", 3, UINT32_MAX, do_push, KEY_LIST, END_RIGHT},
-    {"LPUSHX", 3, UINT32_MAX, do_pushx, KEY_LIST, END_LEFT},
-    {"RPUSHX", 3, UINT32_MAX, do_pushx, KEY_LIST, END_RIGHT},
-    {"LPOP", 2, 3, do_pop, KEY_ANY, END_LEFT},
-    {"RPOP", 2, 3, do_pop, KEY_ANY, END_RIGHT},
+    {"LPOP", 2, 3, do_lpop, KEY_ANY, 0},
     {"LLEN", 2, 2, answer_count, KEY_LIST, 0},
     {"LINDEX", 3, 3, do_lindex, KEY_LIST, 0},
     {"LSET", 4, 4, do_lset, KEY_LIST, 0},
     {"LRANGE", 4, 4, do_lrange, KEY_LIST, 0},
     {"LTRIM", 4, 4, do_ltrim, KEY_LIST, 0},
     {"LREM", 4, 4, do_lrem, KEY_LIST, 0},
-    {"LPOS", 3, 3, do_lpos, KEY_LIST, 0},
-    {"RPOPLPUSH", 3, 3, do_rpoplpush, KEY_ANY, 0},
     {"LMOVE", 5, 5, do_lmove, KEY_ANY, 0},
     {.name = NULL},
 };

@@ -321,20 +321,11 @@ static bool do_zrange(struct key_call *call)
     return tell_range(call, from, to, &options);
 }
 
-/* Parses the range of ZREMRANGEBYSCORE, ZREMRANGEBYRANK and ZCOUNT. */
-static bool take_range(struct key_call *call, uint32_t *ret_from,
-                       uint32_t *ret_to)
-{
-    return (call->command->variant & RANGE_BY_SCORE) != 0
-               ? range_by_score(call, call->argument[2], call->argument[3],
-                                ret_from, ret_to)
-               : view_range(call, call->view->members.count, ret_from, ret_to);
-}
-
-static bool do_zremrange(struct key_call *call)
+static bool do_zremrangebyscore(struct key_call *call)
 {
     uint32_t from, to;
-    if (!take_range(call, &from, &to)) {
+    if (!range_by_score(call, call->argument[2], call->argument[3], &from,
+                        &to)) {
         return false;
     }
     collection_remove(&call->view->members, from, to - from);
@@ -345,46 +336,24 @@ static bool do_zremrange(struct key_call *call)
 static bool do_zcount(struct key_call *call)
 {
     uint32_t from, to;
-    return take_range(call, &from, &to) && answer_number(call, to - from);
-}
-
-/* ZPOPMIN, or ZPOPMAX if the variant is 1. */
-static bool do_zpop(struct key_call *call)
-{
-    int64_t wanted;
-    if (!view_take_wanted(call, &wanted) || !view_find_first(call, KEY_ZSET)) {
-        return false;
-    }
-    struct collection *zset = &call->view->members;
-    uint32_t size = zset->count;
-    uint32_t count = wanted < size ? (uint32_t)wanted : size;
-    bool is_max = call->command->variant == 1;
-    answer_list(call);
-    for (uint32_t i = 0; i < count; i++) {
-        zset_key_tell(call, &zset->member[is_max ? size - 1 - i : i], true);
-    }
-    collection_remove(zset, is_max ? size - count : 0, count);
-    return count == 0 || view_edited(call, call->view, true);
+    return range_by_score(call, call->argument[2], call->argument[3], &from,
+                          &to) &&
+           answer_number(call, to - from);
 }
 
 /* --- Commands on several keys --------------------------------------------- */
 
-enum aggregate { AGGREGATE_SUM, AGGREGATE_MIN, AGGREGATE_MAX };
-
-/* The arguments of ZINTERSTORE and ZUNIONSTORE: into count key... [WEIGHTS
- * number...] [AGGREGATE SUM|MIN|MAX]. */
+/* The arguments of ZINTERSTORE: into count key... [WEIGHTS number...]. */
 struct combination {
     struct redis_view *source[MULTI_COUNT_MAX];
     double weight[MULTI_COUNT_MAX];
     uint32_t count;
-    enum aggregate aggregate;
-    struct collection result;
 };
 
 static bool fail_combination(struct key_call *call)
 {
-    return view_fail(call, "syntax error: use count key... [WEIGHTS number...] "
-                           "[AGGREGATE SUM|MIN|MAX]");
+    return view_fail(call,
+                     "syntax error: use count key... [WEIGHTS number...]");
 }
 
 /* Finds a source; a set counts as a sorted set in which each member has the
@@ -408,29 +377,6 @@ static double score_of(const struct combination *combination, uint32_t source,
     return isnan(score) ? 0 : score; /* Infinity times 0 is 0, as in Redis. */
 }
 
-static double zset_key_aggregate(enum aggregate how, double a, double b)
-{
-    if (how == AGGREGATE_MIN) {
-        return a < b ? a : b;
-    }
-    if (how == AGGREGATE_MAX) {
-        return a > b ? a : b;
-    }
-    return isnan(a + b) ? 0 : a + b;
-}
-
-static bool read_aggregate(struct bytes word, enum aggregate *ret)
-{
-    static const char *const names[] = {"SUM", "MIN", "MAX"};
-    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (bytes_is_word(word, names[i])) {
-            *ret = (enum aggregate)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Parses the arguments after the name of the new key. */
 static bool read_combination(struct key_call *call,
                              struct combination *ret_combination)
@@ -438,7 +384,7 @@ static bool read_combination(struct key_call *call,
     const struct bytes *argument = call->argument;
     uint32_t count = call->count;
     int64_t sources;
-    *ret_combination = (struct combination){.aggregate = AGGREGATE_SUM};
+    *ret_combination = (struct combination){0};
     if (!view_take_integer(call, 2, &sources)) {
         return false;
     }
@@ -454,49 +400,38 @@ static bool read_combination(struct key_call *call,
         }
     }
     ret_combination->count = size;
-    for (uint32_t at = 3 + size; at < count;) {
-        if (bytes_is_word(argument[at], "WEIGHTS") && count - at > size) {
-            for (uint32_t i = 0; i < size; i++) {
-                if (!read_score(call, argument[at + 1 + i],
-                                &ret_combination->weight[i])) {
-                    return false;
-                }
-            }
-            at += 1 + size;
-        } else if (bytes_is_word(argument[at], "AGGREGATE") && count - at > 1 &&
-                   read_aggregate(argument[at + 1],
-                                  &ret_combination->aggregate)) {
-            at += 2;
-        } else {
-            return fail_combination(call);
+    if (count == 3 + size) {
+        return true;
+    }
+    if (count != 4 + 2 * size ||
+        !bytes_is_word(argument[3 + size], "WEIGHTS")) {
+        return fail_combination(call);
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        if (!read_score(call, argument[4 + size + i],
+                        &ret_combination->weight[i])) {
+            return false;
         }
     }
     return true;
 }
 
-/* Adds a member of one source to the result. For an intersection only the
- * members of the first source are tried, and a member that another source lacks
- * is omitted. */
-static void combine_member(struct redis_keys *keys,
-                           struct combination *combination, uint32_t source,
-                           const struct collection_member *member,
-                           bool is_union)
+/* Adds a member of the first source to the result, with the sum of its scores;
+ * one that another source lacks is omitted. */
+static void intersect_member(struct redis_keys *keys,
+                             const struct combination *combination,
+                             const struct collection_member *member,
+                             struct collection *result)
 {
-    struct collection *result = &combination->result;
-    double score = score_of(combination, source, member);
-    if (collection_find(result, member->name) < result->count) {
-        return; /* An earlier source had this member. */
-    }
-    for (uint32_t i = source + 1; i < combination->count; i++) {
+    double score = score_of(combination, 0, member);
+    for (uint32_t i = 1; i < combination->count; i++) {
         const struct collection *other = &combination->source[i]->members;
         uint32_t place = collection_find(other, member->name);
-        if (place < other->count) {
-            score = zset_key_aggregate(
-                combination->aggregate, score,
-                score_of(combination, i, &other->member[place]));
-        } else if (!is_union) {
+        if (place == other->count) {
             return;
         }
+        score += score_of(combination, i, &other->member[place]);
+        score = isnan(score) ? 0 : score;
     }
     collection_insert(
         result, keys->arena, collection_place(result, member->name, score),
@@ -540,23 +475,19 @@ static bool store_result(struct key_call *call, struct bytes name,
     return answer_number(call, result->count);
 }
 
-/* ZINTERSTORE, or ZUNIONSTORE if the variant is 1. */
-static bool do_zstore(struct key_call *call)
+static bool do_zinterstore(struct key_call *call)
 {
-    bool is_union = call->command->variant == 1;
     struct combination combination;
+    struct collection result = {0};
     if (!read_combination(call, &combination) ||
         !take_steps(call, &combination)) {
         return false;
     }
-    for (uint32_t i = 0; i < (is_union ? combination.count : 1); i++) {
-        const struct collection *source = &combination.source[i]->members;
-        for (uint32_t j = 0; j < source->count; j++) {
-            combine_member(call->keys, &combination, i, &source->member[j],
-                           is_union);
-        }
+    const struct collection *first = &combination.source[0]->members;
+    for (uint32_t i = 0; i < first->count; i++) {
+        intersect_member(call->keys, &combination, &first->member[i], &result);
     }
-    return store_result(call, call->argument[1], &combination.result);
+    return store_result(call, call->argument[1], &result);
 }
 
 /* --- Reads ---------------------------------------------------------------- */
@@ -569,37 +500,25 @@ static bool do_zscore(struct key_call *call)
                                : answer_nil(call);
 }
 
-/* ZRANK, or ZREVRANK if the variant is 1. */
 static bool do_zrank(struct key_call *call)
 {
     const struct collection *zset = &call->view->members;
     uint32_t place = collection_find(zset, call->argument[2]);
-    if (place == zset->count) {
-        return answer_nil(call);
-    }
-    return answer_number(
-        call, call->command->variant == 1 ? zset->count - 1 - place : place);
+    return place < zset->count ? answer_number(call, place) : answer_nil(call);
 }
 
 const struct key_command key_zset_commands[] = {
     {"ZADD", 4, UINT32_MAX, do_zadd, KEY_ANY, 0},
     {"ZINCRBY", 4, 4, do_zincrby, KEY_ANY, 0},
     {"ZREM", 3, UINT32_MAX, view_remove, KEY_ZSET, 0},
-    {"ZREMRANGEBYSCORE", 4, 4, do_zremrange, KEY_ZSET, RANGE_BY_SCORE},
-    {"ZREMRANGEBYRANK", 4, 4, do_zremrange, KEY_ZSET, 0},
-    {"ZPOPMIN", 2, 3, do_zpop, KEY_ANY, 0},
-    {"ZPOPMAX", 2, 3, do_zpop, KEY_ANY, 1},
+    {"ZREMRANGEBYSCORE", 4, 4, do_zremrangebyscore, KEY_ZSET, 0},
     {"ZRANGE", 4, 10, do_zrange, KEY_ANY, 0},
     {"ZREVRANGE", 4, 5, do_zrange, KEY_ANY, RANGE_REVERSE},
     {"ZRANGEBYSCORE", 4, 8, do_zrange, KEY_ANY, RANGE_BY_SCORE},
-    {"ZREVRANGEBYSCORE", 4, 8, do_zrange, KEY_ANY,
-     RANGE_BY_SCORE | RANGE_REVERSE},
-    {"ZINTERSTORE", 4, UINT32_MAX, do_zstore, KEY_ANY, 0},
-    {"ZUNIONSTORE", 4, UINT32_MAX, do_zstore, KEY_ANY, 1},
+    {"ZINTERSTORE", 4, UINT32_MAX, do_zinterstore, KEY_ANY, 0},
     {"ZCARD", 2, 2, answer_count, KEY_ZSET, 0},
-    {"ZCOUNT", 4, 4, do_zcount, KEY_ZSET, RANGE_BY_SCORE},
+    {"ZCOUNT", 4, 4, do_zcount, KEY_ZSET, 0},
     {"ZSCORE", 3, 3, do_zscore, KEY_ZSET, 0},
     {"ZRANK", 3, 3, do_zrank, KEY_ZSET, 0},
-    {"ZREVRANK", 3, 3, do_zrank, KEY_ZSET, 1},
     {.name = NULL},
 };

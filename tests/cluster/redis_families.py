@@ -467,12 +467,12 @@ return redis.call('sadd', KEYS[3], ARGV[1])
         "leave": "return redis.call('zrem', KEYS[tonumber(ARGV[2])], ARGV[1])",
         "forget": "return redis.call('srem', KEYS[3], ARGV[1])",
         "all": """
-return redis.call('zunionstore', KEYS[4], 3, KEYS[1], KEYS[2], KEYS[3],
-                  'aggregate', ARGV[4], 'weights', 2, ARGV[5], 0.5)
+return redis.call('zinterstore', KEYS[4], 3, KEYS[1], KEYS[2], KEYS[3],
+                  'weights', 2, ARGV[4], 0.5)
 """,
         "both": "return redis.call('zinterstore', KEYS[4], 2, KEYS[2], KEYS[1])",
         "in place": """
-return redis.call('zunionstore', KEYS[1], 2, KEYS[1], KEYS[1], 'weights', 1, -1)
+return redis.call('zinterstore', KEYS[1], 2, KEYS[1], KEYS[1], 'weights', 1, -1)
 """,
         "of a time": """
 local count = redis.call('zinterstore', KEYS[4], 1, KEYS[1])
@@ -483,6 +483,6 @@ return count
 local _, first = next(redis.call('zrange', KEYS[4], 0, -1))
 return first or 'nobody'
 """,
-    }, 4, ["owner", "1|2", "-3|0|7.5|inf", "sum|min|max", "-1|0|3"],
+    }, 4, ["owner", "1|2", "-3|0|7.5|inf", "-1|0|3"],
      "no time to live"),
 ]
