@@ -511,11 +511,11 @@ goals: all $(B)/bench $(B)/null_server ## what docs/performance.md promises, mea
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 FORMATTER := 14
 .PHONY: format lint lint-format lint-layers lint-outcomes lint-circles \
-    lint-draws lint-parts lint-tidy lint-mutants lint-words
+    lint-draws lint-metrics lint-parts lint-tidy lint-mutants lint-words
 format: ## clang-format in place
 	clang-format -i $(FORMATTED)
 lint: lint-format lint-layers lint-outcomes lint-circles lint-draws lint-parts \
-    lint-tidy lint-mutants lint-words ## format, layering, lengths, words
+    lint-metrics lint-tidy lint-mutants lint-words ## format, layering, lengths, words
 lint-format:
 	@if clang-format --version | grep -q 'version $(FORMATTER)\.'; then \
 	    clang-format --dry-run -Werror $(FORMATTED); \
@@ -532,6 +532,8 @@ lint-circles:
 	tools/circles.py $(BUILT)
 lint-draws:
 	tools/draws.py
+lint-metrics:
+	tools/metrics.py
 lint-parts:
 	tools/parts.py
 lint-tidy:

@@ -214,7 +214,7 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
                   "Index of the newest committed entry.",
                   replica_commit_index(replica));
     metrics_gauge(out, "hasp_raft_known_commit_index",
-                  "The newest commit index that a leader has told.",
+                  "Newest commit index that a leader has reported.",
                   replica_known_commit(replica));
     metrics_gauge(out, "hasp_raft_applied_index",
                   "Index of the newest applied entry.",
@@ -264,9 +264,8 @@ static void metrics_put_members(const struct hasp_node *node,
         "directory that does not belong to a member (any longer): stop them.",
         node->has_begun ? core_replaced_count(node->core, turn_now()) : 0);
     metrics_head(out, "hasp_member_match_index", "gauge",
-                 "Index up to which the member's log matches this node's; 0 if "
-                 "this node "
-                 "does not lead.");
+                 "Newest index at which the member's log matches this node's; "
+                 "0 if this node does not lead.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
         uint64_t match, silence_ms;
         if (!node->members.link[i].is_guest) {
