@@ -491,38 +491,39 @@ uint64_t core_agreed_index(const struct core *core);
  * over everything under way. */
 const char *core_check(const struct core *core);
 
-/* The error words of docs/protocol.md. */
-#define CORE_WORDS(X) \
-    X(NOSESSION)      \
-    X(EXPIRED)        \
-    X(BLACKLISTED)    \
-    X(NOTHELD)        \
-    X(DEADLOCK)       \
-    X(LIMIT)          \
-    X(LEVEL)          \
-    X(BUSY)           \
-    X(NOLEADER)       \
-    X(MOVED)          \
-    X(UNKNOWN)        \
-    X(UNFINISHED)     \
-    X(BADARG)         \
-    X(GONE)           \
-    X(FORGOTTEN)      \
-    X(NOAUTH)         \
-    X(NOPERM)         \
-    X(WRONGPASS)      \
-    X(NOTLS)          \
-    X(ERR)            \
-    X(NOPROTO)        \
-    X(NOSCRIPT)       \
-    X(WRONGTYPE)      \
-    X(EXECABORT)
+/* The error words of docs/errors.md: whether the word tells a client that its
+ * request had no effect, and the status of HTTP; 0: as ERR. */
+#define CORE_WORDS(X)          \
+    X(NOSESSION, false, 404)   \
+    X(EXPIRED, false, 410)     \
+    X(BLACKLISTED, false, 403) \
+    X(NOTHELD, false, 409)     \
+    X(DEADLOCK, true, 409)     \
+    X(LIMIT, true, 429)        \
+    X(LEVEL, true, 409)        \
+    X(BUSY, true, 503)         \
+    X(NOLEADER, true, 503)     \
+    X(MOVED, true, 0)          \
+    X(UNKNOWN, false, 504)     \
+    X(UNFINISHED, false, 409)  \
+    X(BADARG, true, 400)       \
+    X(GONE, true, 410)         \
+    X(FORGOTTEN, false, 409)   \
+    X(NOAUTH, true, 401)       \
+    X(NOPERM, true, 403)       \
+    X(WRONGPASS, true, 401)    \
+    X(NOTLS, true, 403)        \
+    X(ERR, true, 400)          \
+    X(NOPROTO, true, 0)        \
+    X(NOSCRIPT, true, 0)       \
+    X(WRONGTYPE, true, 0)      \
+    X(EXECABORT, true, 0)
 
 /* The verdict on a request, set by the code that decides it and never read from
  * the reply (core/outcome.h). */
 enum core_word {
     WORD_NONE, /* No error: data, nil or OK. */
-#define CORE_WORD_OF(word) WORD_##word,
+#define CORE_WORD_OF(word, denies, status) WORD_##word,
     CORE_WORDS(CORE_WORD_OF)
 #undef CORE_WORD_OF
         WORD_OTHER, /* A word of a newer node. */

@@ -8,7 +8,7 @@
 
 const char *const core_words[CORE_WORD_END] = {
     [WORD_NONE] = "",
-#define TEXT_OF(word) [WORD_##word] = #word,
+#define TEXT_OF(word, denies, status) [WORD_##word] = #word,
     CORE_WORDS(TEXT_OF)
 #undef TEXT_OF
         [WORD_OTHER] = "other",
@@ -23,32 +23,15 @@ enum core_word word_of_peer(uint8_t number)
 
 bool word_denies_effect(enum core_word word)
 {
-    switch (word) {
-    case WORD_DEADLOCK:
-    case WORD_LIMIT:
-    case WORD_LEVEL:
-    case WORD_BUSY:
-    case WORD_NOLEADER:
-    case WORD_MOVED:
-    case WORD_BADARG:
-    case WORD_GONE:
-    case WORD_NOAUTH:
-    case WORD_NOPERM:
-    case WORD_WRONGPASS:
-    case WORD_NOTLS:
-    case WORD_ERR:
-    case WORD_NOPROTO:
-    case WORD_NOSCRIPT:
-    case WORD_WRONGTYPE:
-    case WORD_EXECABORT:
-    case WORD_UNSUPPORTED:
-    case WORD_QUOTA:
-        return true;
-    default:
-        /* UNKNOWN, words of newer nodes, and words about the state that do not
-         * deny an effect. */
-        return false;
-    }
+    /* False for words of newer nodes, too. */
+    static const bool denying[CORE_WORD_END] = {
+#define DENIES(word, denies, status) [WORD_##word] = denies,
+        CORE_WORDS(DENIES)
+#undef DENIES
+            [WORD_UNSUPPORTED] = true,
+        [WORD_QUOTA] = true,
+    };
+    return (unsigned)word < CORE_WORD_END && denying[word];
 }
 
 void word_put(struct resp_writer *writer, enum core_word word,

@@ -9,20 +9,17 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "core/core.h"
 #include "net/json.h"
 
-/* The words of docs/protocol.md; any other one is a bad request, like ERR. */
+/* A word without a status of its own is a bad request, like ERR. */
 static const struct {
     const char *word;
     unsigned status;
 } words[] = {
-    {"BADARG", 400},      {"ERR", 400},       {"NOAUTH", 401},
-    {"WRONGPASS", 401},   {"NOPERM", 403},    {"NOTLS", 403},
-    {"BLACKLISTED", 403}, {"NOSESSION", 404}, {"DEADLOCK", 409},
-    {"NOTHELD", 409},     {"FORGOTTEN", 409}, {"LEVEL", 409},
-    {"UNFINISHED", 409},  {"EXPIRED", 410},   {"GONE", 410},
-    {"LIMIT", 429},       {"BUSY", 503},      {"NOLEADER", 503},
-    {"UNKNOWN", 504},
+#define STATUS_OF(word, denies, status) {#word, status},
+    CORE_WORDS(STATUS_OF)
+#undef STATUS_OF
 };
 
 static const struct {
@@ -73,7 +70,8 @@ void problem_of_error(struct problem *problem, struct bytes error)
     size_t size = blank != NULL ? (size_t)(blank - error.data) : error.size;
     struct bytes text = error;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (bytes_is_word(bytes_of(error.data, size), words[i].word)) {
+        if (words[i].status != 0 &&
+            bytes_is_word(bytes_of(error.data, size), words[i].word)) {
             problem->status = words[i].status;
             problem->code = words[i].word;
             size = blank != NULL ? size + 1 : size;

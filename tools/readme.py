@@ -241,10 +241,8 @@ def words_of_server():
     """Gives {word: does it deny any effect?} of the server's own table."""
     with open('core/core.h', encoding='utf-8') as file:
         table = re.search(r'#define CORE_WORDS\(X\)((?:.*\\\n)*.*)', file.read())
-    with open('core/outcome.c', encoding='utf-8') as file:
-        denying = re.findall(r'case WORD_(\w+):', file.read())
-    return {word: word in denying
-            for word in re.findall(r'X\((\w+)\)', table.group(1))}
+    return {word: denies == 'true'
+            for word, denies in re.findall(r'X\((\w+), (\w+)', table.group(1))}
 
 
 def check_words(path):
