@@ -286,8 +286,8 @@ static uint64_t touched_names(const struct call *call)
     return count == 0 ? UINT64_MAX : touched;
 }
 
-/* What the request must keep its order with: changes, or reads; a Redis command
- * that changes something is both. */
+/* The requests with which this one keeps its order: changes or reads; both for
+ * a Redis command that changes something. */
 static enum conn_order dispatch_order_of(const struct command *command)
 {
     if ((command->flags & COMMAND_CHANGE) == 0) {
@@ -296,8 +296,8 @@ static enum conn_order dispatch_order_of(const struct command *command)
     return (command->flags & COMMAND_REDIS) == 0 ? ORDER_CHANGE : ORDER_EITHER;
 }
 
-/* Puts the request in order behind the earlier ones of its connection; false if
- * it must wait for one. A heartbeat has no order. */
+/* Puts the request in the order of its connection; false if it must wait for an
+ * earlier one. A heartbeat has no order. */
 static bool dispatch_in_order(struct core *core, struct request *request,
                               const struct call *call)
 {
