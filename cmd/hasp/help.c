@@ -44,7 +44,7 @@ void help_print(const struct tool *tool, FILE *out)
           "no such thing, 66 a file\nthat cannot be read, 69 no leader or no "
           "node, 70 storage error, 73 exists\nalready, 75 not acquired in "
           "time, 76 not a hasp node, 77 denied,\n78 configuration, 79 lock "
-          "lost.\n",
+          "lost, 80 seal failed.\n",
           out);
 }
 

@@ -35,6 +35,8 @@ static const struct term exit_codes[] = {
     {"78", "Wrong configuration."},
     {"79", "The lock was lost; the command was stopped before the lock could "
            "pass on."},
+    {"80", "The command of --seal failed or took too long; the lock was given "
+           "back."},
     {"other", "The exit status of the command of hasp run."},
 };
 

@@ -146,7 +146,10 @@ const struct subcommand subcommands[] = {
      "                    in time, then KILL (term); KILL; STOP, and CONT if "
      "it\n"
      "                    is kept after all; nothing\n"
-     "    --grace TIME    between TERM and KILL (a quarter of the lease)\n",
+     "    --grace TIME    between TERM and KILL (a quarter of the lease)\n"
+     "    --seal COMMAND  sh runs it first, under the lock; if it fails, the\n"
+     "                    lock is given back\n"
+     "    --seal-time TIME  kill the seal after this (the lease)\n",
      .run = run_run},
     {LOCKS, "acquire", "NAME... [--ttl TIME] [-n | -w TIME] [--export]",
      "wait for a lock and leave it held until the TTL",

@@ -11,7 +11,8 @@
  *     64  usage                    70  storage error ('hasp snapshot')
  *     73  exists already           75  not acquired in time
  *     76  not a hasp node          77  denied
- *     78  configuration            79  the lock was lost */
+ *     78  configuration            79  the lock was lost
+ *     80  the seal failed ('hasp run') */
 
 #ifndef HASP_CMD_HASP_TOOL_H
 #define HASP_CMD_HASP_TOOL_H
@@ -32,6 +33,7 @@
 
 #define EXIT_NO 1
 #define EXIT_LOCK_LOST 79
+#define EXIT_NOT_SEALED 80
 
 #define TIMEOUT_DEFAULT_MS 5000
 

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
 #include "cmd/hasp/run/process_tree.h"
 #include "cmd/hasp/tool.h"
 
@@ -173,6 +174,7 @@ int child_start(struct child *child)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     take_more_signals(child);
     fflush(stdout);
+    child->started_ns = client_now_ns();
     child->pid = fork();
     if (child->pid == 0) {
         close(go_pipe[1]);
@@ -275,7 +277,7 @@ static void take_end(struct child *child)
                           (child->on_lost == ON_LOST_TERM &&
                            guardian_has_warned(&child->guardian));
     }
-    if (child->was_lost) {
+    if (child->was_lost || child->is_late) {
         /* Background processes of the command must not survive the lost lock.
          * */
         struct process_tree tree = family_of(child);
@@ -424,11 +426,31 @@ static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
     }
 }
 
+/* How long the command has run. */
+static uint64_t run_ns(const struct child *child)
+{
+    return client_now_ns() - child->started_ns;
+}
+
+static void act_on_limit(struct child *child)
+{
+    if (child->limit_ns == 0 || child->is_late ||
+        run_ns(child) < child->limit_ns) {
+        return;
+    }
+    struct process_tree tree = family_of(child);
+    child->is_late = true;
+    process_tree_signal(&tree, SIGKILL);
+}
+
 /* Sets the timer to the next time at which act_on_lease() has to act. */
 static void child_set_timer(struct child *child, const struct hasp_lease *lease)
 {
     uint64_t next_ns = LOOK_NS;
     uint64_t limits_ns[] = {child->grace_ns, child->margin_ns, 0};
+    if (child->limit_ns != 0 && !child->is_late) {
+        next_ns = u64_min(next_ns, child_less(child->limit_ns, run_ns(child)));
+    }
     for (size_t i = 0; i < 3; i++) {
         if (lease->remaining_ns > limits_ns[i] &&
             lease->remaining_ns - limits_ns[i] < next_ns) {
@@ -492,6 +514,7 @@ static void act_on_lease(struct child *child)
 int child_watch(struct child *child)
 {
     while (!child->has_ended) {
+        act_on_limit(child);
         act_on_lease(child);
         struct pollfd fds[3] = {
             {.fd = child->signal_fd, .events = POLLIN},

@@ -27,7 +27,10 @@
  * foreground. In a pipeline other processes may need the terminal; then the
  * command gets it at its first read. If the command is
  * stopped by the terminal or by a forwarded SIGTSTP, we stop as well; meanwhile
- * nobody sends heartbeats. */
+ * nobody sends heartbeats.
+ *
+ * A command can have a limit (--seal): what runs longer is killed as a whole.
+ */
 
 #ifndef HASP_CMD_HASP_RUN_CHILD_H
 #define HASP_CMD_HASP_RUN_CHILD_H
@@ -58,11 +61,15 @@ struct child {
     const char *run_id; /* struct family has it. */
     bool is_quiet;
     sigset_t mask; /* Environment of the command. */
+    /* All that the command has started is killed after this time; 0: never. */
+    uint64_t limit_ns;
 
     pid_t pid; /* The rest is private. Also the id of the process group. */
     struct guardian guardian;
     int timer_fd;
     int status;
+    uint64_t started_ns;
+    bool is_late; /* It was killed at its limit. */
     bool has_ended;
     bool has_terminal; /* There is a terminal, and we were in its foreground. */
     bool stops_along;

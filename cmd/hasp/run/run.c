@@ -27,6 +27,8 @@ struct run {
     struct acquire_options acquire;
     int on_lost;       /* An enum on_lost. */
     uint64_t grace_ms; /* UINT64_MAX for the default. */
+    const char *seal;  /* A command of sh; NULL: none. */
+    uint64_t seal_ms;  /* 0: as long as the lease can be trusted. */
     char id[NESTED_RUNS_ID_SIZE];
     bool has_survivors;
     char death_word[CLIENT_SECRET_SIZE]; /* "": none. */
@@ -46,6 +48,8 @@ static int read_run(struct run *run, char **argv)
         ACQUIRE_ROWS(&run->acquire),
         {"on-lost", OPTION_CHOICE, .value = &run->on_lost},
         {"grace", OPTION_TIME, .value = &run->grace_ms},
+        {"seal", OPTION_TEXT, .value = &run->seal},
+        {"seal-time", OPTION_TIME, .value = &run->seal_ms, .min = 1},
         {0},
     };
     int exit_code = options_read_before(run->tool, argv, rows, 2);
@@ -168,7 +172,51 @@ static void run_make_death_word(struct run *run)
     }
 }
 
-/* Runs the command under the acquired lock. */
+/* Runs the seal. The earlier holder may still write until it has ended, so the
+ * command starts after that, and the lock passes on if it fails. */
+static int run_seal(struct run *run, const struct child *command,
+                    uint64_t trust_ms)
+{
+    char *argv[] = {"/bin/sh", "-c", (char *)(uintptr_t)run->seal, NULL};
+    uint64_t limit_ms = run->seal_ms != 0 ? run->seal_ms : trust_ms;
+    struct child seal = *command;
+    seal.argv = argv;
+    seal.limit_ns = limit_ms * NS_PER_MS;
+    int exit_code = child_start(&seal) ?: child_watch(&seal);
+    run->has_survivors = seal.has_survivors;
+    if (exit_code == 0 || seal.was_lost) {
+        return exit_code;
+    }
+    if (seal.is_late) {
+        return tool_fail(EXIT_NOT_SEALED,
+                         "the seal of %s took longer than %" PRIu64
+                         "ms and was killed; the command was not started",
+                         command->name, limit_ms);
+    }
+    return tool_fail(EXIT_NOT_SEALED,
+                     "the seal of %s failed with exit code %d; the command "
+                     "was not started",
+                     command->name, exit_code);
+}
+
+/* The time between TERM and KILL. */
+static uint64_t run_grace_ms(const struct run *run, uint64_t trust_ms)
+{
+    bool has_grace = run->grace_ms != UINT64_MAX;
+    uint64_t grace_ms = has_grace ? run->grace_ms : trust_ms / GRACE_PART;
+    if (grace_ms <= trust_ms / 2) {
+        return grace_ms;
+    }
+    if (has_grace) {
+        tool_say(run->tool,
+                 "--grace is cut to %" PRIu64 "ms, half of the time "
+                 "that the lease can be trusted; a longer --ttl allows more",
+                 trust_ms / 2);
+    }
+    return trust_ms / 2;
+}
+
+/* Runs the seal and the command under the acquired lock. */
 static int run_command(struct run *run, struct acquired *acquired, char **argv,
                        int signal_fd, const sigset_t *mask)
 {
@@ -176,25 +224,13 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
     /* If this fails 'lease' is all zero, and the command is not started. */
     (void)!hasp_look(acquired->hold, &lease);
     uint64_t trust_ms = lease.most_ns / NS_PER_MS;
-    bool has_grace = run->grace_ms != UINT64_MAX;
-    uint64_t grace_ms = has_grace ? run->grace_ms : trust_ms / GRACE_PART;
     uint64_t margin_ms = u64_max(trust_ms / MARGIN_PART, MARGIN_MIN_MS);
-    if (grace_ms > trust_ms / 2) {
-        grace_ms = trust_ms / 2;
-        if (has_grace) {
-            tool_say(
-                run->tool,
-                "--grace is cut to %" PRIu64 "ms, half of the time "
-                "that the lease can be trusted; a longer --ttl allows more",
-                grace_ms);
-        }
-    }
     struct report report;
     report_make(run, acquired, &report);
     struct child child = {.argv = argv,
                           .environment = make_environment(run, acquired),
                           .on_lost = (enum on_lost)run->on_lost,
-                          .grace_ns = grace_ms * NS_PER_MS,
+                          .grace_ns = run_grace_ms(run, trust_ms) * NS_PER_MS,
                           .margin_ns = margin_ms * NS_PER_MS,
                           .signal_fd = signal_fd,
                           .session = acquired->session,
@@ -206,9 +242,11 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                           .name = acquire_name(&run->acquire),
                           .is_quiet = run->tool->is_quiet,
                           .mask = *mask};
-    int exit_code = child_start(&child);
-    exit_code = exit_code ?: child_watch(&child);
-    run->has_survivors = child.has_survivors;
+    int exit_code = run->seal != NULL ? run_seal(run, &child, trust_ms) : 0;
+    if (exit_code == 0) {
+        exit_code = child_start(&child) ?: child_watch(&child);
+        run->has_survivors = child.has_survivors;
+    }
     free_environment(child.environment);
     return exit_code;
 }
