@@ -163,6 +163,9 @@ void core_free(struct core *core)
     effects_done(&core->turn.effects);
     buffer_done(&core->watches.message);
     buffer_done(&core->watches.refusal);
+    for (int i = 0; i < 4; i++) {
+        buffer_done(&core->run.described[i / 2][i % 2]);
+    }
     snapshots_free(&core->snapshots);
     timers_free(core->timers);
     lockfsm_free(core->fsm);

@@ -22,6 +22,7 @@ OWNERS = {
         'run': ['core/core'],
         'run.has_fatal': ['core/raft_output'],
         'run.command_slots': ['core/command'],
+        'run.described': ['core/core', 'core/commands/command_info'],
         'run.logged': ['core/core', 'core/apply', 'core/members/peer_filter'],
         'run.logged.level': ['core/members/feature'],
         'run.logged.quarantine_due_ns': ['core/session/quarantine'],

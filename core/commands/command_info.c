@@ -180,46 +180,78 @@ static void refuse_excessive(struct core *core, struct request *request,
     request_refuse(core, request, WORD_ERR, why);
 }
 
-/* Describes all commands, or the named ones. An unknown name gives null, or is
- * omitted. */
-static void put_selected(struct core *core, struct request *request,
-                         const struct call *call, bool is_docs)
+static void put_described(struct resp_writer *writer,
+                          const struct command *command, bool is_docs)
+{
+    if (!is_docs) {
+        command_info_put_info(writer, command);
+    } else {
+        command_info_put_name(writer, command);
+        put_docs(writer, command);
+    }
+}
+
+/* The answer is as large as the table and always the same, so it is made only
+ * once: a stranger can ask for it a thousand times in 16 KiB. */
+static void put_all(struct core *core, struct request *request, bool is_docs)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    bool is_resp3 = writer->version == 3;
+    struct buffer *text = &core->run.described[is_docs][is_resp3];
+    if (text->size == 0) {
+        struct resp_writer once = {text, writer->version};
+        if (is_docs) {
+            resp_map(&once, commands_count());
+        } else {
+            resp_array(&once, commands_count());
+        }
+        for (uint32_t i = 0; i < commands_count(); i++) {
+            put_described(&once, command_at(i), is_docs);
+        }
+    }
+    buffer_put_bytes(writer->out, buffer_bytes(text));
+    request_done(core, request);
+}
+
+/* Describes the named commands. An unknown name gives null, or is omitted. */
+static void put_named(struct core *core, struct request *request,
+                      const struct call *call, bool is_docs)
 {
     struct bytes name;
-    if (call->count > 2 && is_excessive(core, call, &name)) {
+    if (is_excessive(core, call, &name)) {
         refuse_excessive(core, request, name);
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
-    uint32_t named = call->count > 2 ? call->count - 2 : 0;
     uint32_t known = 0;
-    for (uint32_t i = 0; i < named; i++) {
+    for (uint32_t i = 2; i < call->count; i++) {
         /* RESP puts the size of a map before its content. */
-        known += command_find(core, call->argument[2 + i]) != NULL;
+        known += command_find(core, call->argument[i]) != NULL;
     }
-    uint32_t count = named == 0 ? commands_count() : is_docs ? known : named;
     if (is_docs) {
-        resp_map(writer, count);
+        resp_map(writer, known);
     } else {
-        resp_array(writer, count);
+        resp_array(writer, call->count - 2);
     }
-    for (uint32_t i = 0; i < (named != 0 ? named : count); i++) {
-        const struct command *command = named != 0
-                                            ? command_find(
-                                                  core, call->argument[2 + i])
-                                            : command_at(i);
-        if (is_docs) {
-            if (command != NULL) {
-                command_info_put_name(writer, command);
-                put_docs(writer, command);
-            }
-        } else if (command != NULL) {
-            command_info_put_info(writer, command);
-        } else {
+    for (uint32_t i = 2; i < call->count; i++) {
+        const struct command *command = command_find(core, call->argument[i]);
+        if (command != NULL) {
+            put_described(writer, command, is_docs);
+        } else if (!is_docs) {
             resp_null_array(writer);
         }
     }
     request_done(core, request);
+}
+
+static void put_selected(struct core *core, struct request *request,
+                         const struct call *call, bool is_docs)
+{
+    if (call->count > 2) {
+        put_named(core, request, call, is_docs);
+    } else {
+        put_all(core, request, is_docs);
+    }
 }
 
 static void command_info_put_list(struct core *core, struct request *request)

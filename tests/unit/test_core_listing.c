@@ -138,6 +138,23 @@ static void the_blacklist_is_listed_page_by_page(void **state)
            "BLACKLIST.LIST CURSOR =x");
 }
 
+/* It is made once; RESP2 and RESP3 have an answer each. */
+static void the_table_of_commands_is_the_same_each_time(void **state)
+{
+    static const char *const texts[] = {"COMMAND", "COMMAND DOCS"};
+    AUTO(buffer_done) struct buffer first = {0};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        ask("HELLO %d", 2 + i / 2);
+        buffer_clear(&first);
+        buffer_put_text(&first, ask("%s", texts[i % 2]));
+        buffer_put_u8(&first, '\0');
+        expect((const char *)first.data, "%s", texts[i % 2]);
+        assert_int_equal(first.data[0], i == 3 ? '%' : '*');
+        assert_non_null(strstr((const char *)first.data, "lock.acquire"));
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin_one, tear_down)
@@ -146,6 +163,7 @@ int main(void)
         TEST(lists_of_very_many_locks_hold_nobody_up),
         TEST(a_listing_goes_on_where_it_was),
         TEST(the_blacklist_is_listed_page_by_page),
+        TEST(the_table_of_commands_is_the_same_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
