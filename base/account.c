@@ -297,7 +297,7 @@ void account_charge(struct account *account, struct account_claim *claim)
     }
 }
 
-void account_charge_key(struct account *account, uint64_t key)
+uint64_t account_charge_key(struct account *account, uint64_t key)
 {
     int64_t units = account_take(account);
     struct account_payer *payer = find_payer(account, key);
@@ -305,6 +305,7 @@ void account_charge_key(struct account *account, uint64_t key)
     if (payer->claim_count == 0) {
         drop_payer(account, payer); /* It is kept while it owes. */
     }
+    return (uint64_t)units;
 }
 
 /* The claim of the payer that is served next. */

@@ -125,9 +125,10 @@ void account_count(struct account *account, uint64_t units);
 /* Charges the counted units or the elapsed time, whichever is more. NULL: to
  * the turn only. */
 void account_charge(struct account *account, struct account_claim *claim);
-/* Charges them to the payer with this key, whether or not it has a claim: for
- * work on a request that is done outside of its claim's turn. */
-void account_charge_key(struct account *account, uint64_t key);
+/* Charges them to the payer with this key, whether or not it has a claim, and
+ * returns them: for work on a request that is done outside of its claim's
+ * turn. */
+uint64_t account_charge_key(struct account *account, uint64_t key);
 
 /* Serves resting claims: one round, and more while units are left. */
 void account_serve(struct account *account, uint64_t now_ns);

@@ -110,6 +110,33 @@ static void what_streams_are_sent_is_charged_to_their_origin(void **state)
     account_done(&account);
 }
 
+/* Each read takes ten quanta, a turn has eight of those for reads, and the
+ * world makes up to eight turns at a time. */
+static void a_turn_ends_when_its_reads_have_taken_long(void **state)
+{
+    (void)state;
+    enum { READS = 400, AT_ONCE = 8 * 8 };
+    struct account account;
+    struct world_node *node = &world->node[leader];
+    size_t size = strlen(client_ask(world, leader, ADMIN, "LOCK.CHECK a 1"));
+    account_init(&account, 100000, payer_clock);
+    node->core->options.account = &account;
+    client_clear(world, leader, ADMIN);
+    for (int i = 0; i < READS; i++) {
+        client_send(world, leader, ADMIN, "LOCK.CHECK a 1");
+    }
+    struct buffer *output = &node->client[ADMIN].output;
+    for (int i = 0; i < 100 && output->size == 0; i++) {
+        world->now_ms++;
+        world_step(world);
+    }
+    assert_in_range(output->size, size, AT_ONCE * size);
+    world_run(world, 100);
+    assert_int_equal(output->size, READS * size);
+    node->core->options.account = NULL;
+    account_done(&account);
+}
+
 int main(void)
 {
 #define TEST(name) \
@@ -117,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_forward_is_charged_to_its_user_at_the_leader),
         cmocka_unit_test(what_streams_are_sent_is_charged_to_their_origin),
+        TEST(a_turn_ends_when_its_reads_have_taken_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
