@@ -83,8 +83,8 @@ struct core {
         const struct command_table *commands;
         uint16_t command_slots[512]; /* Hash of a name -> place in the table +
                                         1; of command.c. */
-        /* Answers of COMMAND that describe all commands, made once: DOCS or
-         * not, RESP3 or not; of command_info.c. */
+        /* Answers of COMMAND that describe all commands, made once by
+         * command_info.c: by DOCS, and by RESP3. */
         struct buffer described[2][2];
         /* What has been logged for people, so that it is not repeated too
          * often. */

@@ -192,7 +192,7 @@ static void put_described(struct resp_writer *writer,
 }
 
 /* The answer is as large as the table and always the same, so it is made only
- * once: a stranger can ask for it a thousand times in 16 KiB. */
+ * once: a client can ask for it a thousand times in 16 KiB. */
 static void put_all(struct core *core, struct request *request, bool is_docs)
 {
     struct resp_writer *writer = request_reply(core, request);

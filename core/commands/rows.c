@@ -10,8 +10,8 @@
 
 /* How many bytes are written for the cost of one step of a scan. */
 #define BYTES_PER_STEP 32
-/* What JSON may have around a text: quotes, a comma or colon, and "_b64" or
- * "b64:"; and around a value whose RESP is short, as null. */
+/* JSON has these bytes around a text, at most: quotes, a comma or colon, and
+ * "_b64" or "b64:"; and around a value with short RESP, such as null. */
 #define AROUND_TEXT 8
 #define AROUND_VALUE 3
 
@@ -70,7 +70,7 @@ bool rows_keep(struct rows *rows)
     CHECK(rows_have_room(rows) && rows->out.size > rows->kept);
     size_t size = rows_size(
         bytes_of(rows->out.data + rows->kept, rows->out.size - rows->kept));
-    /* The first row always fits, as else a list could not go on. */
+    /* The first row always fits: otherwise a list could end here. */
     if (rows->count > 0 && rows->size + size > rows->size_max) {
         rows->is_full = true;
         rows->out.size = rows->kept;

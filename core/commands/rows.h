@@ -32,7 +32,7 @@ struct rows {
     uint32_t count_max;
     size_t kept;     /* The bytes in 'out' of the rows that were kept. */
     size_t size;     /* Their size in JSON, at most. */
-    size_t size_max; /* Of 'size'. */
+    size_t size_max; /* Bound for 'size'. */
     bool is_full;    /* A row has been dropped. */
 };
 
