@@ -102,7 +102,10 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                 return false;
             }
             if (!wait->is_upgrade) {
-                break; /* All later waits are younger. */
+                /* All later waits are younger. The hold that blocks this one
+                 * blocks them, too, unless it is their own, which their request
+                 * does not lack here. */
+                break;
             }
         }
     }

@@ -107,10 +107,15 @@ class LockOperations:
                 self.may_pass(lock, mode) for lock in others)
 
     def may_pass(self, lock, mode):
-        """May a barging request overtake all waits?"""
+        """May a barging request overtake all waits? Of each mode the oldest
+        decides: the hold that blocks it blocks the later ones, too, or is
+        their own."""
+        decided = set()
         for wait in lock.queue:
-            if mode == wait.mode == SHARED:
+            if mode == wait.mode == SHARED or wait.mode in decided:
                 continue
+            if not wait.upgrade:
+                decided.add(wait.mode)
             granted = [hold.granted for hold in lock.holds
                        if (hold.session, hold.owner) !=
                        (wait.session, wait.owner)]
