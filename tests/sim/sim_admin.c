@@ -18,10 +18,15 @@
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
+/* An ADD is answered, or has been given up by every node, after this. */
+#define ADD_NS (10 * SIM_S)
+
 /* Prepares a node to become a member: an empty data directory, and the present
  * members in its configuration, on another machine if there is one. It must not
- * be a node that anybody still considers a member. A node that was never a
- * member can be prepared while others are down. */
+ * be a node that anybody still considers a member, nor one that an ADD which is
+ * under way may be about to make a member: it names the directory that it has
+ * found. A node that was never a member can be prepared while others are down.
+ */
 struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
                                    const struct replica_members *members)
 {
@@ -31,7 +36,9 @@ struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
         return unused;
     }
     struct sim_node *node = sim_replace_newest(sim, id);
-    if (sim_restore_has_forgotten(sim, node)) {
+    uint64_t wiped_ns = sim_node_wiped_ns(node);
+    if (sim_restore_has_forgotten(sim, node) ||
+        (wiped_ns != 0 && sim->now_ns < wiped_ns + ADD_NS)) {
         return NULL;
     }
     for (uint32_t i = 0; i < sim->node_count; i++) {

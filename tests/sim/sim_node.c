@@ -521,11 +521,17 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_disk_init(&node->disk, node->sim, node);
     node->life = node->sim->life;
     node->was_wiped = true;
+    node->wiped_ns = node->sim->now_ns;
     node->incarnation = 0; /* Until it starts: an operator cannot know it. */
     node->was_clean = false;
     node->rots = false;
     node->was_removed = false;
     sim_peers_configure(node->peers, members);
+}
+
+uint64_t sim_node_wiped_ns(const struct sim_node *node)
+{
+    return node->wiped_ns;
 }
 
 void sim_node_settle(struct sim_node *node, uint64_t id,

@@ -72,6 +72,8 @@ bool sim_node_is_behind(const struct sim_node *node);
 bool sim_node_was_removed(const struct sim_node *node);
 /* Starts it although it had stopped as removed. */
 void sim_node_start_again(struct sim_node *node);
+/* When its directory was last emptied; 0: never. */
+uint64_t sim_node_wiped_ns(const struct sim_node *node);
 /* It is not a founder, and was never prepared to become a member. */
 bool sim_node_is_fresh(const struct sim_node *node);
 /* Asks it to stop cleanly. */
