@@ -804,6 +804,7 @@ void sim_history_write(struct sim_history *history, uint64_t place,
         write_effect(&w, &effects->effect[i]);
     }
     sim_silence_entry(history->silence, entry, command, effects, fsm);
+    sim_full_entry(w.sim, &history->uses, w.index, fsm);
     struct past_lock *lock, *next;
     HASH_ITER (hh, history->locks, lock, next) {
         settle_queue(&w, lock);

@@ -101,8 +101,8 @@ enum sim_oracle {
      * than was shown (sim_shown.h, sim_faces.h). */
     ORACLE_LISTINGS,
     /* 24. A table that is reported as full is full, and a request that gives
-     * back is not refused for it. A number is forgotten when 64 gaps have
-     * overtaken it (sim_crowd.h). */
+     * back is not refused for it. Nothing grows above its limit. A number is
+     * forgotten when 64 gaps have overtaken it (sim_crowd.h). */
     ORACLE_LIMITS,
     /* 25. A session without end does not expire, and a hold of it is broken
      * only if that was announced, its time is over and nobody has objected

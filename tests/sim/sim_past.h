@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "tests/sim/sim_full.h"
 #include "tests/sim/sim_history.h"
 
 #define NEVER UINT64_MAX
@@ -71,6 +72,7 @@ struct past_request {
 };
 
 struct sim_history {
+    struct sim_uses uses;
     struct sim *sim;
     struct past_lock *locks;
     struct past_session *sessions;
