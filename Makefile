@@ -4,9 +4,9 @@
 #   release  what users get          check  warnings are errors, slow checks on
 #   asan     by clang: ASan + UBSan  tsan   ThreadSanitizer
 #   coverage gcov                    fuzz   as asan, with comparisons traced
-#   level2   as check, but of a higher feature level (lockfsm/feature.h)
 # CFLAGS and LDFLAGS belong to whoever builds; ours are in HASP_*.
 
+.DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -37,7 +37,7 @@ LIBS := -lraft -luv -llmdb -lxxhash -lmicrohttpd -ljansson -lssl -lcrypto
 accepts = $(shell echo 'int main(void) { return 0; }' | \
     $(CC) -O2 -Werror $(1) -x c -o /dev/null - 2>/dev/null && echo '$(1)')
 HARDENING :=
-ifneq ($(filter release check level2,$(FLAVOUR)),)
+ifneq ($(filter release check,$(FLAVOUR)),)
 HARDENING := $(call accepts,-fstack-clash-protection) \
     $(call accepts,-fcf-protection=full) \
     $(call accepts,-mbranch-protection=standard)
@@ -54,12 +54,13 @@ hardening:
 
 # What runs for seconds, or whose reports need lines and no variables, is built
 # faster with less.
-ifeq ($(FLAVOUR),level2)
-CFLAGS := -O1 -g1
-HASP_CFLAGS += -DHASP_FEATURE_LEVEL_EXTRA=1
-endif
-ifneq ($(filter check level2 asan tsan coverage fuzz,$(FLAVOUR)),)
+ifneq ($(filter check asan tsan coverage fuzz,$(FLAVOUR)),)
 HASP_CFLAGS += -DHASP_CHECK_SLOW -Werror
+endif
+# The version after the next release, as far as feature levels go
+# (lockfsm/feature.h): it can also act as today's.
+ifneq ($(filter check asan coverage fuzz,$(FLAVOUR)),)
+HASP_CFLAGS += -DHASP_FEATURE_LEVEL_EXTRA=1
 endif
 # What is read before it is set is the same nonsense each time: a CHECK sees it.
 ifeq ($(FLAVOUR),check)
@@ -149,7 +150,19 @@ client-tests: $(CLIENT_TESTS) $(PRELOADED)
 
 # --- compiling ---------------------------------------------------------------
 
-$(B)/%.o: %.c
+# An object of a build for tests is made again when its flags change. A user's is
+# not: CFLAGS may be given to "make" alone, and not to "make install".
+FLAGS :=
+ifneq ($(FLAVOUR),release)
+FLAGS := $(B)/flags
+FLAGS_NOW := $(CC) $(HASP_CFLAGS) $(PKG_CFLAGS) $(CFLAGS)
+ifneq ($(file <$(FLAGS)),$(FLAGS_NOW))
+$(shell mkdir -p $(B))
+$(file >$(FLAGS),$(FLAGS_NOW))
+endif
+endif
+
+$(B)/%.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_CFLAGS) $(PKG_CFLAGS) $(CFLAGS) -c -o $@ $<
 
@@ -420,13 +433,13 @@ model: ready ## the models of docs/model, as far as their README says
 model-short:
 	@tools/model.sh quick
 
-# The next version, as far as feature levels go: for tests of upgrades.
-.PHONY: level2
-level2:
-	$(MAKE) FLAVOUR=level2 build/level2/haspd
+# The next version, for tests of upgrades.
+.PHONY: next-version
+next-version:
+	$(MAKE) FLAVOUR=check build/check/haspd
 
 .PHONY: cluster
-cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples client-tests level2 ## tests on real processes (T=part of a name)
+cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples client-tests next-version ## tests on real processes (T=part of a name)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
 	    $(if $(T),-k '$(T)') tests/conformance clients/python/tests \
 	    tests/cluster

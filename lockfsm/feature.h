@@ -22,7 +22,7 @@
 /* The level of a new cluster. */
 #define FEATURE_LEVEL_FIRST 1
 /* The level that this version understands. HASP_FEATURE_LEVEL_EXTRA simulates
- * the version after the next release, for tests (make FLAVOUR=level2). */
+ * the version after the next release, in builds for tests (Makefile). */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 #define FEATURE_LEVEL (FEATURE_LEVEL_FIRST + HASP_FEATURE_LEVEL_EXTRA)
 #else

@@ -92,7 +92,6 @@ computed()
     part model make -s model-short
     part sim-asan make -s -j"$jobs" FLAVOUR=asan sim SEEDS=20
     part sim-same tools/sim-same.sh build/check build/asan
-    part sim-level2 make -s -j"$jobs" FLAVOUR=level2 sim SEEDS=40
     part sim make -s -j"$jobs" FLAVOUR=check sim-asserts SIM_ARGS="--pairs 2"
     part fuzz-build make -s -j"$jobs" FLAVOUR=asan fuzz-build
     part fuzz tools/run-fuzz.sh build/asan 0
@@ -104,8 +103,6 @@ part gcc make -s -j"$jobs" FLAVOUR=check all unit-objects
 part clang make -s -j"$jobs" FLAVOUR=asan all
 part unit make -s -j"$jobs" FLAVOUR=asan unit
 part unit-unsanitized make -s -j"$jobs" FLAVOUR=check unit-unsanitized
-part unit-level2 make -s -j"$jobs" FLAVOUR=level2 unit T=feature
-part level2 make -s -j"$jobs" level2
 # A process group of its own, which has SIGINT as others have it.
 set -m
 computed &

@@ -29,9 +29,9 @@ from ports import free_base, free_ports  # noqa: E402,F401
 HASPD = os.environ.get(
     "HASPD", os.path.join(ROOT, "build", "release", "haspd")
 )
-# A version of the next feature level, which tests alone have.
+# A version of the next feature level: builds for tests are of that one.
 HASPD_LEVEL2 = os.environ.get(
-    "HASPD_LEVEL2", os.path.join(ROOT, "build", "level2", "haspd")
+    "HASPD_LEVEL2", os.path.join(ROOT, "build", "check", "haspd")
 )
 START_S = 15.0
 

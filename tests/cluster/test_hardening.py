@@ -27,7 +27,7 @@ def output(*words):
 
 @pytest.fixture(name="flags", scope="module")
 def flags_():
-    if FLAVOUR not in ("release", "check", "level2"):
+    if FLAVOUR not in ("release", "check"):
         pytest.skip("a build with a sanitizer or coverage, not for users")
     return output("make", "-s", "FLAVOUR=" + FLAVOUR, "hardening").split()
 

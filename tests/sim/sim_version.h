@@ -5,8 +5,8 @@
  * (sim_admin.c). An operator errs: after the cluster was raised an old version
  * is still started occasionally, and has to stop without harm.
  *
- * `make FLAVOUR=level2` builds a simulator whose newer version has an
- * additional entry and field (RAFT.TRIAL). */
+ * The newer version has an additional entry and field (RAFT.TRIAL), in all
+ * builds for tests. */
 
 #ifndef HASP_TESTS_SIM_SIM_VERSION_H
 #define HASP_TESTS_SIM_SIM_VERSION_H

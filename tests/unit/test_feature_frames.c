@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Nodes whose programs know different frames (net/frame.h) connect to each
- * other. `make FLAVOUR=level2` knows one more. */
+ * other. Builds for tests know one more. */
 
 #include "tests/unit/peers_world.h"
 

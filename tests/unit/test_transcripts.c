@@ -32,6 +32,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "lockfsm/feature.h"
 #include "net/resp.h"
 #include "tests/unit/vectors.h"
 
@@ -331,6 +332,34 @@ static void note_log(void *data, enum log_level level, const char *event,
     }
 }
 
+/* Builds for tests have a command that a user's build does not have
+ * (lockfsm/feature.h). */
+static void without_trial(struct buffer *out)
+{
+    static const char *const shown[] = {
+        "[\"raft.trial\", -2, [+write], 1, 1, 1, [], [], [], []], ",
+        "\"raft.trial\", "};
+    static const char counted[] = "----\nann: "; /* By COMMAND COUNT, first. */
+    uint8_t *count = memmem(out->data, out->size, counted, strlen(counted));
+    if (count != NULL && memmem(out->data, out->size, shown[1],
+                                strlen(shown[1])) != NULL) {
+        char *digits = (char *)count + strlen(counted);
+        char *last = digits + strspn(digits, "0123456789") - 1;
+        assert_in_range(*last, '1', '9');
+        --*last;
+    }
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        size_t size = strlen(shown[i]);
+        uint8_t *found = memmem(out->data, out->size, shown[i], size);
+        while (found != NULL) {
+            size_t after = out->size - (size_t)(found - out->data) - size;
+            memmove(found, found + size, after);
+            out->size -= size;
+            found = memmem(found, after, shown[i], size);
+        }
+    }
+}
+
 static void transcript_is_true(void **state)
 {
     struct transcript t = {.path = *state, .world = world_new(1)};
@@ -340,11 +369,13 @@ static void transcript_is_true(void **state)
     buffer_put_u8(&text, 0);
     t.world->allows_no_ttl = strstr((char *)text.data,
                                     "# redis.no_ttl = durable\n") != NULL;
+    t.world->node[1].feature_level = FEATURE_LEVEL_FIRST;
     world_found(t.world);
     world_elect(t.world);
     log_set_sink(note_log, &t);
     replay(&t, (char *)text.data, &out);
     log_set_sink(NULL, NULL);
+    without_trial(&out);
     vectors_compare(t.path, buffer_bytes(&out));
     buffer_done(&text);
     buffer_done(&out);
