@@ -7,9 +7,8 @@
 # one that fails again has failed, and so have those that are not done after
 # five minutes. More than 40 failures are not a stall. Most of the time the
 # tests wait, so several run beside each other, each process with its own ports
-# (tools/ports.py): TEST_JOBS, 8 if not set. The longest tests are in
-# tests/conformance. They are named first, so that no process waits for another
-# at the end.
+# (tools/ports.py): TEST_JOBS, 8 if not set. tests/cluster/shares.py shares them
+# out.
 #
 # Their files are in memory if there is room and we can mount: on a disk that
 # others share, flushes sometimes wait for seconds, and clients made for Redis

@@ -4,6 +4,7 @@
 import pytest
 
 from bounded import bounded_to
+from shares import pytest_xdist_make_scheduler  # noqa: F401
 
 bounded = bounded_to(120)
 
