@@ -305,19 +305,21 @@ static bool take_numbers(struct reading *reading, const json_t *json)
                   reading->field->name);
 }
 
-static bool take_labels(struct reading *reading, json_t *json)
+static bool take_pairs(struct reading *reading, json_t *json)
 {
     const char *key;
     json_t *text;
     if (!json_is_object(json)) {
-        return REFUSE(reading, "labels must be an object of texts");
+        return REFUSE(reading, "%s must be an object of texts",
+                      reading->field->name);
     }
     for (void *at = json_object_iter(json); at != NULL;
          at = json_object_iter_next(json, at)) {
         key = json_object_iter_key(at);
         text = json_object_iter_value(at);
         if (!json_is_string(text)) {
-            return REFUSE(reading, "labels must be an object of texts");
+            return REFUSE(reading, "%s must be an object of texts",
+                          reading->field->name);
         }
         add_text(reading, bytes_of(key, json_object_iter_key_len(at)));
         add_text(reading, fields_text_of(text));
@@ -352,8 +354,8 @@ static bool take_json(struct reading *reading, json_t *json)
         return take_texts(reading, json);
     case FIELD_NUMBERS:
         return take_numbers(reading, json);
-    case FIELD_LABELS:
-        return take_labels(reading, json);
+    case FIELD_PAIRS:
+        return take_pairs(reading, json);
     case FIELD_ACKED:
         if (json_is_integer(json)) {
             snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT,
@@ -505,9 +507,11 @@ static void fields_put_field(const struct fields *fields,
         }
         return;
     }
-    if (field->kind == FIELD_LABELS) {
+    if (field->kind == FIELD_PAIRS) {
         for (uint32_t i = 0; i < value->count; i += 2) {
-            words_put_text(out, field->word);
+            if (field->word != NULL) {
+                words_put_text(out, field->word);
+            }
             words_put(out, words_at(texts, value->first + i));
             words_put(out, words_at(texts, value->first + i + 1));
         }

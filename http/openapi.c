@@ -137,7 +137,7 @@ static json_t *schema_of_field(const struct field *field)
     case FIELD_NUMBERS:
         schema = schema_of_type("[integer]");
         break;
-    case FIELD_LABELS:
+    case FIELD_PAIRS:
         schema = schema_of_type("{text}");
         break;
     case FIELD_ACKED:

@@ -88,12 +88,16 @@ static const struct field open_fields[] = {
     OPTION("linger_ms", FIELD_NUMBER, "LINGER",
            "How much of the lease is left after its last stream or RESP "
            "connection has closed; default: all of it."),
-    OPTION("labels", FIELD_LABELS, "LABEL", "Up to 16, for people."),
+    OPTION("labels", FIELD_PAIRS, "LABEL", "Up to 16, for people."),
     OPTION("proof", FIELD_TEXT, "PROOF",
            "The SHA-256 of a secret that the client has chosen, in hex; the "
            "answer then has no secret."),
     OPTION("will", FIELD_TEXT, "WILL",
            "The SHA-256 of the session's death word, in hex (SESSION.DIED)."),
+    END};
+static const struct field died_fields[] = {
+    {"words", FIELD_PAIRS, NULL, 0, 0, FIELD_REQUIRED,
+     "The death word of each session, up to 100, by the session's id."},
     END};
 static const struct field id_fields[] = {ID("The session's id."), END};
 static const struct field page_fields[] = {PAGE, END};
@@ -320,6 +324,9 @@ const struct route routes[] = {
     {"POST", "/v1/session/close", ROUTE_COMMAND, "SESSION.CLOSE", NULL,
      change_fields, MEMBER("released", "integer"), SESSION,
      "Ends a session and releases what it holds."},
+    {"POST", "/v1/session/died", ROUTE_COMMAND, "SESSION.DIED", NULL,
+     died_fields, MEMBER("ended", "integer"), 0,
+     "Ends sessions whose processes are dead; returns how many."},
     {"GET", "/v1/session/stream", ROUTE_PRESENCE, NULL, NULL, no_fields,
      MEMBER(NULL, NULL), SESSION,
      "Streams events for a session; if it has linger_ms, the end of its last "
@@ -492,7 +499,7 @@ const struct shape shapes[] = {
      "id:integer name:text address:text ttl_ms:integer| linger_ms:integer "
      "left_ms:integer| opened_ms:integer? holds:integer waits:integer "
      "labels:{text} "
-     "blacklisted:yes user:text"},
+     "blacklisted:yes user:text will:yes"},
     {"Lock", "name:text note:text? refused_script:text? mode:text "
              "slots:integer holders:[Holder] "
              "queue:[Waiter] delay_left_ms:integer earliest_ms:integer| "

@@ -23,7 +23,7 @@ enum field_kind {
     FIELD_CHOICE,  /* One of several words, in lower case. */
     FIELD_TEXTS,   /* Their count, and each. */
     FIELD_NUMBERS, /* The word, and each. */
-    FIELD_LABELS,  /* An object: the word, a key and a text for each member. */
+    FIELD_PAIRS,   /* An object: the word, a key and a text for each member. */
     FIELD_ACKED    /* A number, or a text as "4,6-9". */
 };
 

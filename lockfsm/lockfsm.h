@@ -360,6 +360,8 @@ bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places);
  * user is disabled, or it is anonymous while access is required. */
 bool session_is_refused(const struct lockfsm *fsm,
                         const struct session *session);
+/* True if the session has a death word, so that DIED can end it. */
+bool session_has_will(const struct session *session);
 /* The entry of the blacklist that matches the session, even before SWEEP has
  * visited it, or NULL. */
 const struct blacklisting *lockfsm_listed(const struct lockfsm *fsm,

@@ -244,7 +244,7 @@ static void session_put_session(struct core *core,
 {
     /* Only the leader knows how much of a lease is left. */
     CHECK(is_serving(core));
-    resp_map(writer, session->is_durable ? 12 : 11);
+    resp_map(writer, session->is_durable ? 13 : 12);
     resp_key_number(writer, "id", session->id);
     resp_key_bulk(writer, "name", session->name);
     resp_key_bulk(writer, "address", session->address);
@@ -269,6 +269,8 @@ static void session_put_session(struct core *core,
     resp_key_bool(writer, "blacklisted",
                   session_is_refused(core->fsm, session));
     resp_key_bulk(writer, "user", session->user->name);
+    /* Whether SESSION.DIED can end it; the word itself is not stored. */
+    resp_key_bool(writer, "will", session_has_will(session));
 }
 
 void session_show_read(struct core *core, struct request *request)

@@ -68,6 +68,11 @@ static bool has_will(const uint8_t will[PROOF_SIZE])
     return memcmp(will, none, PROOF_SIZE) != 0;
 }
 
+bool session_has_will(const struct session *session)
+{
+    return has_will(session->will);
+}
+
 struct session *session_open(struct lockfsm *fsm,
                              const struct session_terms *terms,
                              struct result *result)

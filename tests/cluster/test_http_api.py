@@ -5,6 +5,7 @@ tools/readme.py."""
 import base64
 import concurrent.futures
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -432,6 +433,31 @@ def test_a_session_needs_its_header(asker):
         asker.headers["Hasp-Session"] = odd
         assert asker.post("/v1/session/keep")[0] in (400, 404)
         assert asker.post("/v1/lock/acquire", name="a")[0] in (400, 404)
+
+
+def test_a_witness_ends_sessions_by_their_words(asker, cluster, name):
+    words = ["%032x" % (time.monotonic_ns() + i) for i in range(3)]
+    dead = [Asker(asker.node, cluster.document).open(
+        ttl_ms=60000, will=hashlib.sha256(word.encode()).hexdigest())
+        for word in words[:2]]
+    living = asker.open(ttl_ms=60000)
+    for one, has in ((dead[0], True), (living, False)):
+        assert one.get("/v1/sessions/%d" % one.id)[1]["will"] is has
+    assert dead[0].post("/v1/lock/acquire", name=name, req=1)[0] == 200
+    batch = {str(one.id): word for one, word in zip(dead, words)}
+    wrong = {str(dead[0].id): words[1], str(living.id): words[2], "7": words[2]}
+    witness = Asker(asker.node, cluster.document)
+    assert witness.post("/v1/session/died", words=wrong) == (200, {"ended": 0})
+    assert witness.post("/v1/session/died", words=batch) == (200, {"ended": 2})
+    assert witness.post("/v1/session/died", words=batch) == (200, {"ended": 0})
+    events = witness.get("/v1/history/" + urllib.parse.quote(name, ""))[1]["events"]
+    assert [e["message"] for e in events if e["kind"] == "expired"] == ["died"]
+    assert dead[0].get("/v1/sessions/%d" % dead[0].id)[0] == 404
+    for body in ({"words": ["x"]}, {"words": {"7": 7}}, {"words": {"7": "x"}},
+                 {"words": {"x": words[0]}}, {"words": {}}, {},
+                 {"words": {str(i): words[0] for i in range(1, 102)}}):
+        assert witness.post("/v1/session/died", **body)[0] == 400, body
+    assert living.post("/v1/session/close")[0] == 200
 
 
 def test_a_number_counts_once(asker, cluster, name):

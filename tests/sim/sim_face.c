@@ -213,7 +213,7 @@ void sim_face_of_told_lock(struct buffer *out, const struct resp_reply *reply,
 void sim_face_of_session(struct buffer *out, const struct lockfsm *fsm,
                          const struct session *session)
 {
-    buffer_put_u32(out, session->is_durable ? 12 : 11);
+    buffer_put_u32(out, session->is_durable ? 13 : 12);
     buffer_put_u64(out, session->id);
     buffer_put_run(out, session->name);
     buffer_put_run(out, session->address);
@@ -225,6 +225,7 @@ void sim_face_of_session(struct buffer *out, const struct lockfsm *fsm,
     buffer_put_u64(out, session->wait_count);
     buffer_put_u64(out, session_is_refused(fsm, session));
     buffer_put_run(out, session->user->name);
+    buffer_put_u64(out, session_has_will(session));
     buffer_put_u32(out, 2 * session->label_count);
     for (uint32_t i = 0; i < session->label_count; i++) {
         buffer_put_run(out, session->labels[i].key);
@@ -249,6 +250,7 @@ void sim_face_of_told_session(struct buffer *out,
     put_number(out, reply, at, "waits");
     put_number(out, reply, at, "blacklisted");
     put_text(out, reply, at, "user");
+    put_number(out, reply, at, "will");
     buffer_put_u32(out, label_count);
     for (uint32_t i = 0; i < label_count; i++) {
         buffer_put_run(out, reply->value[label + i].bytes);

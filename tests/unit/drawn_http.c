@@ -229,7 +229,13 @@ static void put_json(const struct draw *draw, const struct field *field,
                       draw->heard->number[below(draw, DRAWN_HEARD_COUNT)],
                       below(draw, 5));
         return;
-    case FIELD_LABELS:
+    case FIELD_PAIRS:
+        if (field->word == NULL) {
+            buffer_printf(out, "{\"%" PRIu64 "\":\"%s\"}",
+                          draw->heard->number[below(draw, DRAWN_HEARD_COUNT)],
+                          "0123456789abcdef0123456789abcdef");
+            return;
+        }
         buffer_printf(out, "{\"a\":\"%s\"}", text(draw));
         return;
     case FIELD_ACKED:
