@@ -119,7 +119,8 @@ HASP_OBJ := $(patsubst %.c,$(B)/%.o,$(call files,cmd/hasp/*.c cmd/hasp/*/*.c))
 UNIT := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/test_*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c) \
-    tests/unit/lockfsm_delta.c tests/unit/drawn_requests.c)
+    tests/unit/lockfsm_delta.c tests/unit/drawn_requests.c \
+    cmd/hasp/agent/ties.c)
 BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c))
 PROPERTY_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/property/*.c) \
     tests/unit/lockfsm_delta.c)

@@ -290,7 +290,11 @@ class Hunt:
                 sys.exit(f'{flavour}: {what} does not build:\n{built.stdout}')
 
     def _judge(self, mutant, tests, flavour, objects):
-        if make(flavour, 'libhasp-all.a').returncode != 0:
+        # An object of a program is not in the library.
+        targets = [os.path.relpath(path, f'{TREE}/build/{flavour}')
+                   for path in objects]
+        if any(make(flavour, target).returncode != 0
+               for target in ['libhasp-all.a', *targets]):
             return DOES_NOT_COUNT[0] if mutant.place else 'the compiler', 0.0
         if flavour == 'check' and objects and all(
                 read_bytes(path) == old for path, old in objects.items()):

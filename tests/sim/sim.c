@@ -339,9 +339,11 @@ void sim_run(struct sim *sim, const struct sim_options *options)
         for (uint32_t i = 0; i < sim->client_count; i++) {
             sim_client_reset_progress(sim->client[i]);
         }
+        uint64_t calm_ns = sim->now_ns;
         sim_run_until(sim, sim->now_ns + CALM_NS, NULL);
         check_progress(sim);
         check_overdue(sim);
+        sim_clients_check_deaths(sim, calm_ns);
         sim_check_clocks(sim);
     }
     if (!sim->has_failed) {

@@ -107,6 +107,15 @@ bool sim_clients_use(struct sim *sim, uint64_t session)
     return false;
 }
 
+void sim_clients_check_deaths(struct sim *sim, uint64_t calm_ns)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        if (sim->client[i]->host.is_running) {
+            sim_witness_check(&sim->client[i]->witness, calm_ns);
+        }
+    }
+}
+
 const char *sim_clients_believe_in(struct sim *sim, uint64_t session)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {

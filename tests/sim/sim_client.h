@@ -58,6 +58,8 @@ bool sim_client_has_heard(const struct sim_client *client, uint64_t session,
 bool sim_clients_run(struct sim *sim, uint64_t session);
 /* True if 'session' is that of a running client. */
 bool sim_clients_use(struct sim *sim, uint64_t session);
+/* sim_witness_check() of each running client. */
+void sim_clients_check_deaths(struct sim *sim, uint64_t calm_ns);
 /* The name of a client that trusts its lease of 'session' at this moment; NULL
  * if none does. */
 const char *sim_clients_believe_in(struct sim *sim, uint64_t session);

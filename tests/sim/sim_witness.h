@@ -1,39 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A witness, as 'hasp agent' is one: clients tie their sessions without linger
- * to their processes, and it sends SESSION.DIED for those whose process is
- * dead. It does so once it knows, at any node, until it is answered; sometimes
- * with a wrong word or twice. Its ties die with its own process. Each
- * client has one, which watches the client before it.
+/* The agent of a host: 'hasp agent's table of ties (cmd/hasp/agent/ties.h) with
+ * a driver. Clients tie their sessions without linger to their processes, and
+ * the agent sends SESSION.DIED for those whose process is dead. It does so once
+ * it knows, at any node, until it is answered; sometimes with a wrong word or
+ * twice. Its ties are lost with its own process; after its restart the living
+ * tie again, and those who died meanwhile are left to their TTL. Each client
+ * has an agent, which watches the client before it.
  *
  * Oracles, with sim_history.c: DIED ends no session of a process that lives; a
- * session whose DIED was answered has ended; its holds end uncleanly. */
+ * session whose DIED was answered has ended; its holds end uncleanly, so that a
+ * delay runs; what was dead and tied is reported in a bound. */
 
 #ifndef HASP_TESTS_SIM_SIM_WITNESS_H
 #define HASP_TESTS_SIM_SIM_WITNESS_H
 
+#include "cmd/hasp/agent/ties.h"
 #include "tests/sim/sim_channel.h"
 
-#define SIM_TIE_MAX 256
+/* Processes of one client that are not yet known to be dead. */
+#define SIM_WATCHED_MAX 16
 
 struct sim_client;
 
-/* A session, its death word, and the life of the process that uses it. */
-struct sim_tie {
-    struct sim_client *of; /* NULL: unused. */
-    uint64_t process;      /* sim_client.process at that time. */
-    uint32_t life;         /* Of the cluster. */
-    uint64_t session;
-    char word[40];
-    uint64_t known_ns; /* When it learns of the death; 0: not dead yet. */
+/* A process, as its descriptor shows it. */
+struct sim_watched {
+    struct tied_process *tied; /* NULL: unused. */
+    uint64_t known_ns;         /* When its death is noticed; 0: not dead yet. */
 };
 
 struct sim_witness {
     struct sim_client *client;
     struct sim_channel channel;
-    struct sim_tie tie[SIM_TIE_MAX];
-    uint32_t asked; /* Of tie, + 1; 0: none. */
-    bool is_wrong;  /* The word that was sent is wrong. */
+    struct ties *ties;
+    struct sim_watched watched[SIM_WATCHED_MAX];
+    struct tie_death death[TIE_BATCH_MAX]; /* Being reported. */
+    uint32_t death_count;
+    uint32_t life;             /* Of the cluster, when they were sent. */
+    bool is_wrong;             /* The first word that was sent is wrong. */
+    uint64_t pending_since_ns; /* True time; 0: no death is pending. */
+    uint64_t again_ns;         /* When the living tie again; 0: they have. */
 };
 
 void sim_witness_init(struct sim_witness *witness, struct sim_client *client);
@@ -45,5 +51,7 @@ void sim_witness_tie(struct sim_client *client, uint64_t session,
 void sim_witness_work(struct sim_witness *witness);
 /* When it next has work, in true time. */
 uint64_t sim_witness_next(const struct sim_witness *witness);
+/* At the end of a calm that began at 'calm_ns': no death waits too long. */
+void sim_witness_check(const struct sim_witness *witness, uint64_t calm_ns);
 
 #endif /* HASP_TESTS_SIM_SIM_WITNESS_H */

@@ -28,6 +28,7 @@ what_a_dead_process_has_tied_is_reported_until_it_is_answered(void **state)
     assert_int_equal(ties_tie(ties, process, 6, B, 1000), TIE_DONE);
     assert_int_equal(ties_counts(ties).ties, 2);
     assert_int_equal(ties_batch(ties, 0, deaths), 0);
+    assert_null(ties_find(ties, 7, 2)); /* The pid is used again. */
     ties_died(ties, process, 0);
     assert_null(ties_find(ties, 7, 1));
     assert_int_equal(ties_batch(ties, 0, deaths), 2);
