@@ -257,6 +257,8 @@ def postgres():
            "-U", "me", "--no-sync")
         do(*control, "-l", os.path.join(home, "log"), "-o",
            "-k %s -c listen_addresses= -c fsync=off" % home, "start")
+        run_sql.environment = {
+            "PGHOST": home, "PGUSER": "me", "PGDATABASE": "postgres"}
         yield run_sql
     finally:
         subprocess.run(user + control + ["-m", "immediate", "stop"],
@@ -300,6 +302,28 @@ def test_the_gates_of_postgres_refuse_an_old_token():
         assert run_sql(admitted % (9, 14, 9)) == "9\n"
         assert is_refused(admitted % (8, 15, 9), "stale token 8 of orders")
         assert run_sql("SELECT total, token FROM orders;") == "14|9\n"
+
+
+@NEEDS_POSTGRES
+def test_a_seal_closes_postgres_to_earlier_holders(cluster):
+    def run_with(seal):
+        return subprocess.run(
+            [HASP, "-e", "127.0.0.1:%d" % cluster.nodes[0].client_port, "run",
+             "--seal", seal, "app/import", "--", "sh", "-c",
+             "echo $HASP_TOKEN"],
+            env=dict(os.environ, **run_sql.environment), timeout=60,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+
+    seal = os.path.join(RECIPES, "seal.sh")
+    with postgres() as run_sql:
+        assert run_with(seal).returncode == 80  # There is no gate yet.
+        run_sql(sql_of("gate.sql"))
+        done = run_with(seal)
+        assert done.returncode == 0, done.stderr
+        token = int(done.stdout.split()[-1])
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            run_sql("SELECT hasp_admit('orders', %d);" % (token - 1))
+        assert "stale token %d of orders" % (token - 1) in caught.value.stderr
 
 
 def test_the_gate_of_sqlite_refuses_an_old_token():
