@@ -182,14 +182,17 @@ static bool is_outage(int error)
 
 /* Closes the session, and explains why nothing was acquired. */
 static int acquire_give_up(const struct attempt *attempt, int error,
-                           struct acquired *acquired)
+                           bool is_over, struct acquired *acquired)
 {
     struct signalfd_siginfo info;
     char what[640];
     const struct acquire_options *options = attempt->options;
     snprintf(what, sizeof what, "cannot acquire %s", acquire_name(options));
     int exit_code = (int)options->exit_code;
-    bool is_late = error == HASP_EUNKNOWN && options->wait_ms != 0;
+    /* A session that is lost as the wait ends has not got the lock in time,
+     * either. */
+    bool is_lost = error == HASP_ELOST && is_over && acquired->hold == NULL;
+    bool is_late = (error == HASP_EUNKNOWN || is_lost) && options->wait_ms != 0;
     acquired->was_not_free = error == HASP_NOT_ACQUIRED || is_late;
     if (error == HASP_EINTR) {
         bool has_signal = read(attempt->signal_fd, &info, sizeof info) ==
@@ -265,7 +268,8 @@ int acquire_lock(struct tool *tool, const struct acquire_options *options,
                      acquire_name(options));
         } else if (!has_waited || !is_outage(error) || is_over ||
                    takes_signal(&attempt)) {
-            int exit_code = acquire_give_up(&attempt, error, &acquired);
+            int exit_code = acquire_give_up(&attempt, error, is_over,
+                                            &acquired);
             *ret_acquired = acquired;
             return exit_code;
         }
