@@ -2,6 +2,7 @@
 """Backups: hasp snapshot save, inspect, restore; and a lost majority."""
 
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -75,6 +76,24 @@ def refusal(client, *words):
     with pytest.raises(ReplyError) as caught:
         client.do(*words)
     return str(caught.value)
+
+
+def assert_http_says_later(node):
+    """In the quarantine a lease is not held by anybody: 503, and when to ask
+    again."""
+    wire = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)
+    wire.request(
+        "PUT",
+        "/v1/lease/quarantined",
+        json.dumps({"holder": "me", "ttl_ms": 1000}),
+        {"Content-Type": "application/json"},
+    )
+    answer = wire.getresponse()
+    body = json.load(answer)
+    wire.close()
+    assert (answer.status, body["code"]) == (503, "BUSY"), body
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert "quarantine" in body["detail"]
 
 
 class Load(threading.Thread):
@@ -346,6 +365,7 @@ def test_a_restore_begins_a_new_life(folder):
             refused = refusal(client, "LOCK.ACQUIRE", "l0")
             assert refused.startswith("BUSY quarantine after a restore")
             left_ms = int(refused.split()[-2])
+            assert_http_says_later(one)
             assert 0 < left_ms <= 6000
             assert "quarantine" in hasp("status", nodes=[one]).stderr
             health = hasp("health", nodes=[one])
