@@ -449,7 +449,7 @@ int frame_get_refused(struct bytes body, enum frame_refusal *ret_refusal,
     struct reader reader = reader_of(body);
     uint8_t refusal = reader_u8(&reader);
     struct bytes why = reader_run(&reader);
-    if (!reader_ok(&reader, true) || refusal > REFUSAL_REMOVED ||
+    if (!reader_ok(&reader, true) || refusal > REFUSAL_CROSSED ||
         why.size > FRAME_REFUSED_SIZE_MAX) {
         return HASP_EPROTO;
     }

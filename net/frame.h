@@ -261,7 +261,8 @@ MUST_CHECK int frame_get_members(struct bytes body,
 enum frame_refusal {
     REFUSAL_OTHER = 0,
     REFUSAL_STRANGER = 1, /* The receiver is not a member. */
-    REFUSAL_REMOVED = 2   /* It was one. */
+    REFUSAL_REMOVED = 2,  /* It was one. */
+    REFUSAL_CROSSED = 3   /* The sender dials the receiver: no fault. */
 };
 #define FRAME_REFUSED_SIZE_MAX \
     400u /* Of the text; the frame is a first one. \ */

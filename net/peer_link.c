@@ -237,6 +237,8 @@ static void refuse_hello(struct peer_link *link,
         refusal = was_member             ? REFUSAL_REMOVED
                   : error == HASP_ENOENT ? REFUSAL_STRANGER
                                          : REFUSAL_OTHER;
+    } else if (error == HASP_EEXIST) {
+        refusal = REFUSAL_CROSSED;
     }
     /* If the other side is too old, check_levels() has sent it the levels
      * instead. */
@@ -244,6 +246,13 @@ static void refuse_hello(struct peer_link *link,
         frame_put_refused(stream_output(&link->stream), refusal,
                           bytes_of_text(why));
         stream_flush(&link->stream);
+    }
+    if (refusal == REFUSAL_CROSSED) {
+        /* It happens whenever two nodes start at once. */
+        LOG_INFO("connection not needed", "address=%s reason=%s",
+                 link->stream.address, log_quote(why));
+        peer_link_close(link, "not needed");
+        return;
     }
     peer_link_refuse(link, "%s", why);
 }
@@ -450,7 +459,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
         snprintf(why, HASP_WHY_SIZE,
                  "this node dials node %" PRIu64 ", not the other way round",
                  hello->from);
-        return HASP_EREFUSED;
+        return HASP_EEXIST;
     }
     if (peer != NULL && peer->link != NULL && peer->link->is_up &&
         peer->link != link && peer->link->incarnation != hello->incarnation &&

@@ -181,6 +181,10 @@ static void members_log_refusal(struct member_link *link,
                                 bool is_joining)
 {
     uint64_t now = turn_now();
+    if (refusal == REFUSAL_CROSSED) {
+        LOG_INFO("the peer dials this node", "peer=%" PRIu64, link->id);
+        return;
+    }
     if (strcmp(link->refusal, why) == 0 &&
         now - link->refused_ns < REFUSED_LOG_NS) {
         return;

@@ -463,7 +463,7 @@ static void refusals_come_back(void **state)
     assert_int_equal(refusal, REFUSAL_REMOVED);
     assert_true(bytes_equal(why, BYTES_LITERAL("by whom")));
     ASSERT_EXACT(body, frame_get_refused(part, &refusal, &why));
-    out.data[FRAME_HEADER_SIZE] = REFUSAL_REMOVED + 1;
+    out.data[FRAME_HEADER_SIZE] = REFUSAL_CROSSED + 1;
     assert_int_equal(frame_get_refused(body, &refusal, &why), HASP_EPROTO);
     /* It is a first frame: a longer one is cut. */
     buffer_clear(&out);

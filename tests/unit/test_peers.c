@@ -647,6 +647,7 @@ static void who_ought_to_be_dialled_must_not_dial(void **state)
     say_hello(fd, &hello);
     RUN_UNTIL(is_hung_up(fd));
     assert_true(was_logged("this node dials node 1, not the other way round"));
+    assert_false(was_logged("peer refused"));
     close(fd);
 }
 
