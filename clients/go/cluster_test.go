@@ -507,6 +507,10 @@ func refusals(t *testing.T, c *cluster) {
 			t.Fatal(wrong, err)
 		}
 	}
+	_, err = s.Ask(ctx, "session.close")
+	if err == nil || !strings.Contains(err.Error(), "use Close") {
+		t.Error("it closed itself: ", err)
+	}
 	if _, err := s.Ask(ctx); err == nil || errors.Is(err, ErrUnknown) {
 		t.Fatal(err)
 	}

@@ -443,6 +443,9 @@ func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
 			"hasp: Ask needs a command, as in Ask(ctx, \"LOCK.SHOW\", \"a\")")
 	}
 	verb := strings.ToUpper(words[0])
+	if verb == "SESSION.CLOSE" && len(words) == 1 { // With SESSION: another one.
+		return nil, errors.New("hasp: Ask does not close its own session: use Close")
+	}
 	if goesAlone(verb, words) {
 		own := newLink(s.link.where, nil)
 		defer own.close()

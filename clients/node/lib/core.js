@@ -10,8 +10,8 @@ const { credentialsOf } = require('./credentials');
 const { ReplyError } = require('./resp');
 const { ENDLESS, Lease, MS, readClock } = require('./lease');
 const { Link, denial, retryPause, sleep } = require('./link');
-const { HaspError, LEAVES, OF_ASKER, Owners, checkDurations, goesAlone, isActing,
-  judge, parseEndpoints } = require('./request');
+const { HaspError, LEAVES, OF_ASKER, Owners, checkDurations, closesSession,
+  goesAlone, isActing, judge, parseEndpoints } = require('./request');
 
 const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
 
@@ -156,6 +156,9 @@ class Core extends EventEmitter {
   async ask(...words) {
     if (!words.length) {
       throw new TypeError("ask() needs a command, as in ask('LOCK.SHOW', 'a')");
+    }
+    if (closesSession(words)) {
+      throw new TypeError('ask() does not close its own session: use close()');
     }
     if (!goesAlone(words)) {
       return (await this.request(words)).reply;

@@ -125,6 +125,11 @@ const isOpened = (reply) => isLease(reply) && Number.isInteger(reply.id) &&
 /** True if the command acts for the session that it names. */
 const isActing = ([verb]) => ACTING.includes(String(verb).toUpperCase());
 
+/** True if the command would end this session without its object's knowledge.
+ * One with SESSION names another one. */
+const closesSession = (words) => words.length === 1 &&
+  String(words[0]).toUpperCase() === 'SESSION.CLOSE';
+
 /** True if the command needs a connection of its own, because it waits, changes
  * the connection, or names a session itself. */
 function goesAlone(words) {
@@ -250,4 +255,5 @@ class Owners {
 }
 
 module.exports = { HaspError, LEAVES, OF_ASKER, Owners, Wait, checkDurations,
-  checkOptions, goesAlone, isActing, isLease, isOpened, judge, parseEndpoints };
+  checkOptions, closesSession, goesAlone, isActing, isLease, isOpened, judge,
+  parseEndpoints };

@@ -63,6 +63,7 @@ const tests = {
     assert.ok(!lock.locked());
     assert.throws(() => new Semaphore(session, 'none', 0).slot(), /slots: 0/);
     await assert.rejects(session.ask(), /a command/);
+    await assert.rejects(session.ask('session.close'), /use close/);
     for (const [wrong, says] of [[{ ttl: 0 }, 'ttl: 0'], [{ ttl: NaN }, 'ttl'],
       [{ ttl: '10000' }, 'ttl'], [{ linger: -1 }, 'linger: -1'],
       [{ timeout: 0 }, 'timeout: 0'], [{ alive: -1 }, 'alive: -1'],

@@ -27,9 +27,9 @@ from .grant import Beliefs
 from .lease import Clock, Lease, State, read_clock, to_seconds
 from .link import Denied, Link
 from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
-                      Trouble, Wait, check_durations, default_name, goes_alone,
-                      is_of_asker, is_opened, judge, open_words,
-                      parse_endpoints, retry_pause, show_endpoint)
+                      Trouble, Wait, check_durations, closes_session,
+                      default_name, goes_alone, is_of_asker, is_opened, judge,
+                      open_words, parse_endpoints, retry_pause, show_endpoint)
 from .secret import SecretFile
 from .tie import Tie
 from .tls import Tls
@@ -216,6 +216,9 @@ class Core:
         if not words:
             raise TypeError('ask() needs a command, as in '
                             "ask('LOCK.SHOW', 'a')")
+        if closes_session(words):
+            raise ValueError('ask() does not close its own session: use '
+                             'close()')
         if not goes_alone(words):
             return (await self._request(words)).reply
         link = self._link.another()

@@ -222,6 +222,12 @@ def goes_alone(words: Sequence[resp.Argument]) -> bool:
     return verb not in ACTING | READING or not ALONE.isdisjoint(rest[1:])
 
 
+def closes_session(words: Sequence[resp.Argument]) -> bool:
+    """True if the command would end this session without its object's
+    knowledge. One with SESSION names another one."""
+    return str(words[0]).upper() == 'SESSION.CLOSE' and len(words) == 1
+
+
 def retry_pause(attempt: int) -> float:
     """Seconds before the nodes are asked again: longer each time, and random,
     so that many clients do not ask at the same moment."""

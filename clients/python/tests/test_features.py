@@ -279,6 +279,8 @@ def test_what_no_lock_can_mean_is_refused(session, tmp_path):
         hasp.Semaphore(session, 'none', 0).slot()
     with pytest.raises(TypeError, match='a command'):
         session.ask()
+    with pytest.raises(ValueError, match='use close'):
+        session.ask('session.close')
     with pytest.raises(FileNotFoundError, match='ca.crt.*hasp cert user'):
         hasp.Session(tls=str(tmp_path))
     with pytest.raises(hasp.Unreachable, match=r'\[::1\]:1: '):

@@ -113,8 +113,9 @@ final class Keeper {
             }
             return true;
         } catch (CompletionException e) {
-            session.why = "no heartbeat was answered in time, last: "
-                + session.link().why();
+            String last = session.link().why();
+            session.why = "no heartbeat was answered in time"
+                + (last.isEmpty() ? "" : ", last: " + last);
         } catch (HaspException e) {
             if (e.reason() != Reason.LOST) {
                 session.why = e.getMessage();

@@ -771,6 +771,11 @@ public final class Session implements AutoCloseable {
         if (words.length == 0) {
             throw new IllegalArgumentException("ask() needs a command");
         }
+        // With SESSION it names another one.
+        if (words.length == 1 && words[0].equalsIgnoreCase("SESSION.CLOSE")) {
+            throw new IllegalArgumentException(
+                "ask() does not close its own session: use close()");
+        }
         if (!goesAlone(words)) {
             return question(ACTING.contains(words[0].toUpperCase())
                 ? acting(words) : List.of(words));
