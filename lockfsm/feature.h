@@ -14,7 +14,12 @@
  * level has been released. Nothing else has to ask for the level: the proposer
  * (entry_check()) and apply look there. What is sent to another node has
  * versions of its own (net/frame.h). Records of the table (records.def) need
- * none: what is only written after an entry of a level is of that level. */
+ * none: what is only written after an entry of a level is of that level.
+ *
+ * A number that decides what an entry does (SLICE_DEFAULT, DEADLOCK_STEP_MAX
+ * ...) belongs to a level, too: nodes with different ones would get different
+ * states. After a release another number needs a new level, and the former one
+ * stays for clusters below it. test_feature has a list. */
 
 #ifndef HASP_LOCKFSM_FEATURE_H
 #define HASP_LOCKFSM_FEATURE_H

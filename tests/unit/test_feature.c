@@ -341,10 +341,29 @@ static void a_node_of_the_old_level_does_not_apply_what_is_new(void **state)
 #define TEST(name) \
     cmocka_unit_test_setup_teardown(name, world_open, world_close)
 
+/* These numbers decide what entries do. If one changes after a release, it
+ * needs a level of its own (lockfsm/feature.h): a node with another number
+ * would have another state. */
+static void the_numbers_of_level_1_stay(void **state)
+{
+    (void)state;
+    assert_int_equal(SLICE_DEFAULT, 400);
+    assert_int_equal(DEADLOCK_STEP_MAX, 10000);
+    assert_int_equal(PLEASE_COUNT_MAX, 1000);
+    assert_int_equal(BREAK_LOOK_MAX, 1000);
+    assert_int_equal(ANSWERED_COUNT_MAX, 1024);
+    assert_int_equal(SPENT_RANGE_MAX, 64);
+    assert_int_equal(WAITING_COUNT_MAX, 64);
+    assert_int_equal(ENDED_COUNT_MAX, 64);
+    assert_int_equal(REMOVED_COUNT_MAX, 64);
+    assert_int_equal(CLOCK_STEP_MS_MAX, 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_unknown_entry_is_not_applied),
+        TEST(the_numbers_of_level_1_stay),
         TEST(an_unknown_field_of_an_entry_is_not_applied),
         TEST(damage_is_told_from_novelty),
         TEST(a_level_above_its_own_stops_a_node),
