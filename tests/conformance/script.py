@@ -21,7 +21,8 @@ from driver import PATIENCE_S, Refused  # noqa: E402
 
 BYTE_S = 0.02
 LATE_S = 0.06
-VARIANTS = 'late', 'more', 'again'
+VARIANTS = 'late', 'more', 'again', 'torn', 'notices'
+RANGES_MAX = 16  # ACKED m,RANGE...
 LATEST = 1 << 52  # No state is newer than that of a grant.
 FOR_A_SESSION = ('SESSION.KEEP', 'SESSION.CLOSE', 'SESSION.HOLDS',
                  'LOCK.ACQUIRE',
@@ -57,11 +58,21 @@ class Wire:
         except OSError:
             pass  # The client was quicker.
 
+    def tear(self, value):
+        """Half of an answer, and the connection is lost."""
+        self.send(value[:len(value) // 2])
+        self.lose()
+
     def answered(self):
         """Sends without waiting for earlier answers."""
         with self.lock:
             while self.open and self.open[0].value and not self.is_silent:
-                self.send(*self.open.pop(0).value)
+                request = self.open.pop(0)
+                if request.is_torn():
+                    self.is_silent = True
+                    self.tear(request.value[0])
+                else:
+                    self.send(*request.value)
 
 
 class Request:
@@ -78,7 +89,23 @@ class Request:
         self.may_push = 'PUSH' in upper
         self.upper = upper
         self.is_queued = False
+        self.torn = None  # Answers of which half was sent, by number.
         wire.open.append(self)
+
+    def lasting(self, *others):
+        """Its words without what may differ when it is repeated."""
+        return tuple(re.sub(r' (%s) \S+' % '|'.join(('ACKED', *others)), '',
+                            ' '.join(self.words)).split(' '))
+
+    def is_torn(self):
+        """Whether this answer is torn: the first one to a number that is asked
+        again, with the same words."""
+        key = (self.upper[0], self.number)
+        if self.torn is None or not self.number or self.is_queued or \
+                key in self.torn:
+            return False
+        self.torn[key] = self.lasting('WAIT'), self.value
+        return True
 
     def answer(self, how):
         how, _, rest = how.partition(' ') if re.match(
@@ -174,10 +201,14 @@ class Nodes:
         that has not shown the secret, if there is one, is not known here.
         'variant': late, each answer is late; more, maps have unknown members;
         again, each request with a number is lost at first, with its
-        connection."""
+        connection; torn, half of its answer comes, and the connection is lost;
+        notices, heartbeats report the ends of holds that the client has not."""
         self.is_about, self.secret = is_about, secret
         self.variant = variant
         self.lost = set()
+        self.torn = {}
+        self.later = {}  # [a wait, the answer to it or None], by its words.
+        self.wrong = []  # Requests that no client may send.
         self.asked = queue.Queue()
         self.keep = self.hello = ''
         self.kept = threading.Semaphore(0)
@@ -265,6 +296,18 @@ class Nodes:
             request.wire.open.remove(request)
             request.wire.lose()
             return
+        self.check_acked(request)
+        if self.variant == 'torn':
+            request.torn = self.torn
+            done = self.torn.get((request.upper[0], request.number))
+            if done and done[0] == request.lasting('WAIT'):
+                self.torn[request.upper[0], request.number] = ()
+                request.torn = None
+                request.value = done[1]
+                request.wire.answered()
+                return
+        if self.waits_again(request):
+            return
         if verb == 'HELLO' and self.hello:
             request.answer(self.hello)
         elif verb == 'HELLO':
@@ -282,8 +325,10 @@ class Nodes:
                 not (verb == 'SESSION.KEEP' and len(request.words) > 2):
             request.answer('-NOSESSION no session is attached')
         elif verb == 'SESSION.KEEP':
-            request.answer(kept(self.keep) if self.keep else json.dumps(
-                dict(self.opened, trust_ms=0, ended=[], dropped=0)))
+            request.answer(self.noticed(kept(self.keep) if self.keep else
+                                        json.dumps(dict(
+                                            self.opened, trust_ms=0, ended=[],
+                                            dropped=0))))
             self.kept.release()
         elif verb not in self.is_about and verb in BY_ITSELF and \
                 verb not in self.always:
@@ -295,6 +340,55 @@ class Nodes:
                     self.asked.put(request)
             if how is not None:
                 request.answer(how)
+
+    def waits_again(self, request):
+        """Whether this repeats a wait whose connection was lost: it waits again,
+        or gets its answer."""
+        found = self.later.get(request.lasting())
+        if not found or found[0].wire is request.wire or \
+                not found[0].wire.is_over.wait(1):
+            return False
+        found[0] = request
+        if found[1] is None:
+            request.answer_later()
+        else:
+            request.answer(found[1])
+        return True
+
+    def check_acked(self, request):
+        """At most 16 ranges; none has the request's own number."""
+        if request.number is None or 'ACKED' not in request.upper:
+            return
+        text = request.words[request.upper.index('ACKED') + 1]
+        parts = [[int(end) for end in part.split('-')]
+                 for part in text.split(',')]
+        parts[0] = [1, parts[0][0]] if len(parts[0]) == 1 else parts[0]
+        if len(parts) > 1 + RANGES_MAX or any(
+                one[0] <= int(request.number) <= one[-1] for one in parts):
+            self.wrong.append(request.words)
+
+    def noticed(self, text):
+        """The answer to a heartbeat, with notices that concern no hold of the
+        client, in a script that is run so: of foreign locks, of another owner of
+        its locks, and of its earlier holds."""
+        if self.variant != 'notices' or not text.startswith('{'):
+            return text
+        told = json.loads(text)
+        if told.get('dropped'):
+            return text
+        ended = [{'lock': 'foreign', 'owner': 'foreign', 'token': LATEST - 1}]
+        for words in self.log:
+            upper = [word.upper() for word in words]
+            if upper[0] == 'LOCK.ACQUIRE':
+                owner = words[upper.index('OWNER') + 1] \
+                    if 'OWNER' in upper else ''
+                ended.append({'lock': words[1], 'owner': owner, 'token': 2})
+                ended.append({'lock': words[1], 'owner': owner + '-other',
+                              'token': LATEST - 1})
+        for one in ended[:16]:
+            told['ended'].insert(0, {
+                'first': 1, 'number': 3, 'reason': 'releaseif', **one})
+        return json.dumps(told)
 
     def set_always(self, verb, how):
         """Answers 'verb' with 'how' from now on, also what was asked before:
@@ -376,6 +470,7 @@ class Script:
                         f'{self.path}:{number}: {line}: {error}\nasked: ' +
                         '\n'.join(' '.join(words) for words in
                                   self.nodes.log[-32:])) from None
+            assert not self.nodes.wrong, f'{self.path}: {self.nodes.wrong}'
             assert not self.nodes.asked_there, \
                 f'{self.path}: another cluster was asked {self.nodes.asked_there}'
         finally:
@@ -444,7 +539,8 @@ class Script:
         self.previous, self.how = request, how
         self.owner = request.owner or self.owner
         if how == 'later':
-            self.pending = request
+            self.pending = self.nodes.later[request.lasting()] = \
+                [request, None]
             request.answer_later()
         else:
             request.answer(how)
@@ -466,6 +562,15 @@ class Script:
         return [number for number in range(len(self.nodes.listeners) - 1)
                 if where == 'all' or (number == here) == (where == 'here')]
 
+    def do_waits(self, text):
+        """Makes N waits, and after each gets a lock."""
+        for i in range(int(text)):
+            self.do_client(f'lock as=w{i} names=["w{i}"]')
+            self.do_node(f'LOCK.ACQUIRE w{i} -> later')
+            self.do_client(f'lock as=g{i} names=["g{i}"] wait=0')
+            self.do_node(f'LOCK.ACQUIRE g{i} -> {99 + i}')
+            self.do_returns('held=true')
+
     def do_down(self, where):
         for number in self.numbers(where):
             self.nodes.down(number)
@@ -476,7 +581,8 @@ class Script:
             wire.lose()
 
     def do_answer(self, how):
-        self.pending.answer(how)
+        self.pending[1] = how
+        self.pending[0].answer(how)
 
     def do_always(self, text):
         """The answer to a command from here on; 'always LOCK.ACQUIRE' ends
