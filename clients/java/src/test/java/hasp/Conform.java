@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 
 /** Carries out the commands on stdin: tests/conformance/README.md. */
 public final class Conform {
@@ -166,8 +167,14 @@ public final class Conform {
                     c.texts("words").toArray(String[]::new)));
                 return told;
             case "watch":
-                session.watch(c.text("prefix"), e -> say(Map.of("event", e.kind(),
-                    "name", e.lock(), "token", e.token(), "text", e.text())));
+                // A push before the first event, "", is part of the state then.
+                CountDownLatch isWatched = new CountDownLatch(1);
+                session.watch(c.text("prefix"), e -> {
+                    say(Map.of("event", e.kind(), "name", e.lock(),
+                        "token", e.token(), "text", e.text()));
+                    isWatched.countDown();
+                });
+                isWatched.await();
                 return Map.of();
             case "cancel":
                 WAITS.get(c.text("as")).interrupt();
