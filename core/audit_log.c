@@ -81,7 +81,8 @@ void audit_log_log(const struct request *request)
 }
 
 void audit_log_act(struct core *core, enum act_kind kind, uint64_t member,
-                   const char *address, struct bytes asker)
+                   const char *address, uint64_t incarnation,
+                   struct bytes asker)
 {
     struct arena arena = {0}; /* An entry without a command needs none of it. */
     struct entry entry;
@@ -89,6 +90,7 @@ void audit_log_act(struct core *core, enum act_kind kind, uint64_t member,
     struct act_command act = {.kind = kind,
                               .member = member,
                               .address = bytes_of_text(address),
+                              .incarnation = incarnation,
                               .wall_ms = core->port.wall_ms(core->port.data)};
     bool is_whole = entry_get(asker, &arena, &entry, &level);
     CHECK(is_whole && entry.op == OP_NONE);

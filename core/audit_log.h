@@ -29,7 +29,8 @@ void audit_log_log(const struct request *request);
 /* Proposes the entry that records a change of the members; 'asker' is an
  * encoded entry without a command, signed when the change was requested. */
 void audit_log_act(struct core *core, enum act_kind kind, uint64_t member,
-                   const char *address, struct bytes asker);
+                   const char *address, uint64_t incarnation,
+                   struct bytes asker);
 
 /* Logs the line of the entry that was applied last, if it has one. */
 void audit_log_applied(struct core *core, const struct effects *effects);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/members/replacement.h"
 #include "core/members/standing.h"
 #include "raft/replica.h"
 
@@ -20,10 +21,12 @@ struct member_view {
     struct replica_members applied;
     struct replica_members wanted; /* As reported to the port. */
     struct replaced replaced[REPLACED_MAX];
-    uint64_t snapshot_to;  /* The member that needs a snapshot; 0: none. */
-    uint64_t probe_number; /* Of the newest probe, see port.probe_address. */
-    bool is_cluster_known; /* The port knows the cluster's id. */
-    bool is_elsewhere;     /* It has been logged, see core_is_elsewhere(). */
+    struct newcomer newcomer[NEWCOMER_MAX];
+    uint64_t snapshot_to;   /* The member that needs a snapshot; 0: none. */
+    uint64_t probe_number;  /* Of the newest probe, see port.probe_address. */
+    uint64_t resume_log_ns; /* When it may next be logged why one waits. */
+    bool is_cluster_known;  /* The port knows the cluster's id. */
+    bool is_elsewhere;      /* It has been logged, see core_is_elsewhere(). */
 };
 
 void raft_output_carry_out(struct core *core,

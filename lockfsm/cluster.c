@@ -3,6 +3,8 @@
 /* Entries about the cluster itself: its id and epoch, the members' data
  * directories, the feature level, the quarantine after a restore. */
 
+#include <string.h>
+
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
@@ -80,6 +82,27 @@ static void cluster_add_member(struct lockfsm *fsm,
     record_changed(fsm, &member->stored);
 }
 
+/* Keeps the directory that was removed last when another one follows; drops the
+ * oldest if there are too many. */
+static void cluster_keep_removed(struct lockfsm *fsm, struct member *member)
+{
+    uint8_t all[REMOVED_BEFORE_SIZE_MAX];
+    struct bytes kept = member->removed_before;
+    if (member->removed_incarnation == 0) {
+        return;
+    }
+    if (kept.size + 8 > sizeof all) {
+        kept = bytes_of(kept.data + 8, kept.size - 8);
+    }
+    if (kept.size > 0) {
+        memcpy(all, kept.data, kept.size);
+    }
+    store_u64_be(all + kept.size, member->removed_incarnation);
+    kept = bytes_of(all, kept.size + 8);
+    pool_drop(&fsm->pool, &member->removed_before);
+    member->removed_before = pool_copy(&fsm->pool, kept);
+}
+
 /* Records the removal of a member. */
 static void remove_member(struct lockfsm *fsm, struct member *member,
                           uint64_t log_index)
@@ -87,6 +110,7 @@ static void remove_member(struct lockfsm *fsm, struct member *member,
     CHECK(member->incarnation != 0 && member->removed_index < log_index);
     count_out(fsm, member);
     pool_drop(&fsm->pool, &member->removed_by);
+    cluster_keep_removed(fsm, member);
     member->removed_incarnation = member->incarnation;
     member->removed_index = log_index;
     member->removed_ms = 0;
@@ -235,21 +259,24 @@ void apply_set_feature(struct lockfsm *fsm, const struct entry *command,
     result->count = lockfsm_feature_level(fsm);
 }
 
-/* The removal of a replaced voter is logged after this, so that any leader can
- * tell it from one that is gone for good, and knows where it was. */
+/* Each step of a replacement is logged, the first one before the removal. So
+ * any leader can tell a replaced voter from one that is gone for good, and
+ * knows where it was and which directory it verified. What an operator does
+ * with the member by another command ends the replacement. */
 static void cluster_note_replacement(struct lockfsm *fsm, struct member *member,
                                      const struct act_command *act)
 {
-    bool begins = act->kind == ACT_REPLACE &&
-                  act->address.size <= REPLACED_AT_SIZE_MAX;
-    bool is_over = (act->kind == ACT_PROMOTE || act->kind == ACT_DEMOTE) &&
-                   member->replaced_at.size > 0;
-    if (!begins && !is_over) {
-        return;
-    }
-    pool_drop(&fsm->pool, &member->replaced_at);
-    if (begins) {
+    if (act->kind == ACT_REPLACE && act->incarnation != 0 &&
+        act->address.size <= REPLACED_AT_SIZE_MAX) {
+        pool_drop(&fsm->pool, &member->replaced_at);
         member->replaced_at = pool_copy(&fsm->pool, act->address);
+        member->replaced_by = act->incarnation;
+    } else if (act->kind != ACT_REPLACE && act->kind != ACT_LOGIN &&
+               member->replaced_by != 0) {
+        pool_drop(&fsm->pool, &member->replaced_at);
+        member->replaced_by = 0;
+    } else {
+        return;
     }
     record_changed(fsm, &member->stored);
 }
@@ -263,8 +290,12 @@ void apply_act(struct lockfsm *fsm, const struct entry *command,
     if (member != NULL) {
         cluster_note_replacement(fsm, member, act);
     }
-    if (act->kind != ACT_REMOVE || member == NULL ||
-        member->removed_index == 0 || member->removed_by.size > 0) {
+    /* REPLACE is each step of a replacement, one of which is the removal. */
+    bool removes = act->kind == ACT_REMOVE ||
+                   (act->kind == ACT_REPLACE && member != NULL &&
+                    member->incarnation == 0);
+    if (!removes || member == NULL || member->removed_index == 0 ||
+        member->removed_by.size > 0) {
         return;
     }
     /* The removed node receives this name when it contacts a member. */
@@ -318,8 +349,39 @@ bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
     return true;
 }
 
+bool lockfsm_was_removed(const struct lockfsm *fsm, uint64_t node,
+                         uint64_t incarnation)
+{
+    const struct member *member = member_find(fsm, node);
+    if (member == NULL || incarnation == 0) {
+        return false;
+    }
+    for (size_t at = 0; at + 8 <= member->removed_before.size; at += 8) {
+        if (load_u64_be(member->removed_before.data + at) == incarnation) {
+            return true;
+        }
+    }
+    return member->removed_incarnation == incarnation;
+}
+
 struct bytes lockfsm_replaced_at(const struct lockfsm *fsm, uint64_t node)
 {
     const struct member *member = member_find(fsm, node);
     return member != NULL ? member->replaced_at : (struct bytes){.size = 0};
+}
+
+uint64_t lockfsm_replaced_by(const struct lockfsm *fsm, uint64_t node)
+{
+    const struct member *member = member_find(fsm, node);
+    return member != NULL ? member->replaced_by : 0;
+}
+
+uint64_t lockfsm_next_replaced(const struct lockfsm *fsm, uint64_t node)
+{
+    LIST_FOR (const struct member, member, &fsm->members.list, in_order) {
+        if (member->node > node && member->replaced_by != 0) {
+            return member->node;
+        }
+    }
+    return 0;
 }

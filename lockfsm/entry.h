@@ -29,7 +29,7 @@ enum act_kind {
     ACT_REMOVE,
     ACT_LOGIN,
     ACT_UPDATE,
-    ACT_REPLACE /* Begins; the others follow. */
+    ACT_REPLACE /* Each step until the promotion. */
 };
 
 enum entry_op {

@@ -43,6 +43,8 @@
 #define CLIENT_NAME_SIZE_MAX 128
 /* The addresses of a member: "peer,client". */
 #define REPLACED_AT_SIZE_MAX 255
+/* Earlier removed data directories of a member, 8 bytes each. */
+#define REMOVED_BEFORE_SIZE_MAX 256
 #define LABEL_COUNT_MAX 16
 #define TESTIMONY_COUNT_MAX 100 /* Sessions that one DIED can end. */
 #define REDIS_MESSAGES_MAX 16
@@ -306,9 +308,17 @@ struct removal {
 };
 bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
                      struct removal *ret_removal);
+/* True if this directory of 'node' was removed, last or earlier. */
+bool lockfsm_was_removed(const struct lockfsm *fsm, uint64_t node,
+                         uint64_t incarnation);
 /* The addresses of a voter whose directory is being replaced, even if it is not
  * a member at present; empty: it is not. Borrowed. */
 struct bytes lockfsm_replaced_at(const struct lockfsm *fsm, uint64_t node);
+/* The new directory, which was empty when that was logged; 0: it is not being
+ * replaced. */
+uint64_t lockfsm_replaced_by(const struct lockfsm *fsm, uint64_t node);
+/* The next node after 'node' whose directory is being replaced; 0: none. */
+uint64_t lockfsm_next_replaced(const struct lockfsm *fsm, uint64_t node);
 /* The cluster's level, at least FEATURE_LEVEL_FIRST. */
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
 /* False before the first BEGIN, which brings the limits: they have their

@@ -63,6 +63,10 @@ struct member {
     /* The addresses of a voter whose directory is being replaced, from before
      * its removal until it votes again; owned, empty: it is not. */
     struct bytes replaced_at;
+    uint64_t replaced_by; /* Its new directory; 0: it is not being replaced. */
+    /* Directories that were removed before the last one, 8 bytes each, the
+     * newest last; owned. */
+    struct bytes removed_before;
     struct stored stored;
 };
 

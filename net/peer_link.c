@@ -272,6 +272,9 @@ static void take_refusal(struct peer_link *link, struct bytes body)
           FRAME_REFUSED_SIZE_MAX); /* The decoder has checked that. */
     memcpy(why, text.data, text.size);
     why[text.size] = '\0';
+    if (refusal == REFUSAL_REMOVED && !link->is_dialled && link->peer != NULL) {
+        link->peer->is_doubted = true;
+    }
     peer_link_close(link, "refused by it");
     if (events->on_refused != NULL) {
         events->on_refused(events->data, link->id, refusal, why,

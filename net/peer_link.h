@@ -47,7 +47,11 @@ struct net_peer {
     bool is_guest;     /* Unlisted: not wanted, only admitted. */
     bool dials_plain;  /* With TLS_ALLOW: the next dial is plain. */
     bool dials_last;   /* The next dial goes to last_host. */
-    bool is_unknown;   /* Its name had no address when it was last dialled. */
+    /* It has said on a link of its own that this node was removed: that counts
+     * only on a link that this node has dialled, so it dials without waiting.
+     */
+    bool is_doubted;
+    bool is_unknown; /* Its name had no address when it was last dialled. */
 };
 
 struct peer_link {

@@ -177,12 +177,12 @@ static bool can_be_dialled(const struct net_peer *peer)
     return peer->host[0] != '\0';
 }
 
-/* Schedules a dial. The node with the greater id dials first; the other
- * waits. */
+/* Schedules a dial. The node with the greater id dials first; the other waits,
+ * unless it has something to ask. */
 static void dial_at(struct peers *peers, struct net_peer *peer, uint64_t at_ms)
 {
     peer->dial_at_ms = at_ms;
-    if (peer->id > peers->id) {
+    if (peer->id > peers->id && !peer->is_doubted) {
         peer->dial_at_ms += PEER_PATIENCE_MS;
     }
     if (can_be_dialled(peer)) {
@@ -206,6 +206,7 @@ void peers_redial_later(struct peers *peers, struct net_peer *peer,
 {
     if (was_up_for_a_while) {
         peer->attempts = 0;
+        peer->is_doubted = false;
     }
     uint64_t base_ms = DIAL_LAST_MS;
     if (peer->attempts < 6) {

@@ -34,6 +34,7 @@ OWNERS = {
         'scripts.arena': ['core/scripts', 'core/redis/commands'],
         'members.probe_number': ['core/members/membership'],
         'members.is_elsewhere': ['core/members/advertised'],
+        'members.resume_log_ns': ['core/members/membership'],
         'leadership.must_compare_levels': ['core/members/feature'],
         'leadership.clock_successor': ['core/members/clocks'],
         'leadership.disk_successor': ['core/members/disks'],

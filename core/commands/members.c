@@ -77,7 +77,7 @@ void raft_finalize_run(struct core *core, struct request *request)
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
     CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
-    if (core->leadership.change.state != CHANGE_NONE) {
+    if (!membership_is_free(core)) {
         request_refuse(core, request, WORD_BUSY,
                        "a change of the members is in progress");
     } else if (level != 0) {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "core/members/admission.h"
+#include "core/members/replacement.h"
 #include "core/members/standing.h"
 #include "core/state.h"
 
@@ -94,6 +95,7 @@ static int check_directory(struct core *core, const struct frame_hello *hello,
     const struct replica_member *member = replica_members_find(
         replica_configuration(core->replica), hello->from);
     bool was_removed = core_was_removed(core, hello, removed_why);
+    replacement_note(core, hello);
     if (was_removed || (member != NULL && !is_ahead(core, hello))) {
         standing_note_replaced(core, hello);
     }
@@ -205,9 +207,16 @@ bool core_was_removed(const struct core *core, const struct frame_hello *hello,
 {
     struct removal removal;
     char at[32];
-    if (!lockfsm_removal(core->fsm, hello->from, &removal) ||
-        removal.incarnation != hello->incarnation) {
+    if (!lockfsm_was_removed(core->fsm, hello->from, hello->incarnation)) {
         return false;
+    }
+    bool is_known = lockfsm_removal(core->fsm, hello->from, &removal);
+    if (!is_known || removal.incarnation != hello->incarnation) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " was removed with this data directory, and "
+                 "another one of its directories after it",
+                 hello->from);
+        return true;
     }
     admission_hello_put_time(removal.wall_ms, at);
     snprintf(why, HASP_WHY_SIZE,

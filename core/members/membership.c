@@ -15,6 +15,7 @@
 #include "core/command.h"
 #include "core/members/advertised.h"
 #include "core/members/liveness.h"
+#include "core/members/replacement.h"
 #include "core/read_index.h"
 #include "core/state.h"
 
@@ -28,9 +29,9 @@
 /* How long the remaining voters may be silent: after a stall of this node, what
  * they have sent is still to be read. */
 #define HEAR_NS (1000 * NS_PER_MS)
-/* A voter is level if it lacks at most this number of entries: a busy cluster
- * has some in flight. */
-#define LEVEL_ENTRIES 4096
+/* A replacement that a former leader has begun is tried again after this. */
+#define RESUME_NS (5000 * NS_PER_MS)
+#define RESUME_LOG_NS (60 * NS_PER_S)
 
 /* --- States ----------------------------------------------------------------*/
 
@@ -40,7 +41,7 @@ static void membership_enter(struct change *change, enum change_state state)
 {
     static const unsigned from[CHANGE_STATE_COUNT] = {
         [CHANGE_BEGUN] = FROM(NONE),
-        [CHANGE_PROBE_DUE] = FROM(BEGUN) | FROM(PROBING),
+        [CHANGE_PROBE_DUE] = FROM(BEGUN) | FROM(PROBING) | FROM(PROBED),
         [CHANGE_PROBING] = FROM(PROBE_DUE),
         [CHANGE_PROBED] = FROM(PROBING),
         [CHANGE_ADDING] = FROM(BEGUN) | FROM(PROBED) | FROM(RETURNING),
@@ -51,44 +52,56 @@ static void membership_enter(struct change *change, enum change_state state)
         [CHANGE_LISTENING] = FROM(BEGUN) | FROM(RECORDING),
         [CHANGE_TAKING] = FROM(LISTENING),
         [CHANGE_UPDATING] = FROM(BEGUN),
-        [CHANGE_RECORDING] = FROM(PROBED),
-        [CHANGE_RETURNING] = FROM(PROBED) | FROM(TAKING),
+        [CHANGE_RECORDING] = FROM(PROBED) | FROM(BEGUN),
+        [CHANGE_RETURNING] = FROM(PROBED) | FROM(TAKING) | FROM(RECORDING),
     };
     /* The drawing of the states allows this step. */
     CHECK((from[state] >> change->state & 1) != 0);
     change->state = state;
 }
 
-static void membership_change_begin(struct core *core, struct request *request,
-                                    uint64_t id)
+static void change_open(struct core *core, uint32_t flags, const char *name,
+                        const struct entry *asker, uint64_t id)
 {
     struct change *change = &core->leadership.change;
     /* Only a leader that serves begins a change (rule 12). */
     CHECK(is_serving(core) && change->request == NULL);
     membership_enter(change, CHANGE_BEGUN);
-    request_leave(core, request);
-    request->state = REQUEST_CHANGING;
-    struct entry asker = {.op = OP_NONE};
-    audit_log_sign(core, request, &asker);
     buffer_clear(&change->asker);
-    entry_put(&change->asker, &asker);
-    change->request = request;
+    entry_put(&change->asker, asker);
+    change->flags = flags;
+    change->name = name;
     change->index = 0;
     change->member = id;
     change->retry_ns = core->now_ns;
     change->deadline_ns = core->now_ns + CATCH_UP_NS;
 }
 
+static void membership_change_begin(struct core *core, struct request *request,
+                                    uint64_t id)
+{
+    struct entry asker = {.op = OP_NONE};
+    request_leave(core, request);
+    request->state = REQUEST_CHANGING;
+    audit_log_sign(core, request, &asker);
+    change_open(core, request->command->flags, request->command->name, &asker,
+                id);
+    core->leadership.change.request = request;
+}
+
 /* Ends the change, so that another one can start; the caller still has to
- * answer the request. */
+ * answer the request. NULL: it was the leader's own change. */
 static struct request *change_end(struct core *core)
 {
     struct change *change = &core->leadership.change;
     struct request *request = change->request;
-    CHECK(change->state != CHANGE_NONE && request->state == REQUEST_CHANGING);
+    CHECK(change->state != CHANGE_NONE);
     change->state = CHANGE_NONE;
     change->request = NULL;
-    request->state = REQUEST_NEW;
+    if (request != NULL) {
+        CHECK(request->state == REQUEST_CHANGING);
+        request->state = REQUEST_NEW;
+    }
     return request;
 }
 
@@ -96,21 +109,44 @@ static void change_done(struct core *core)
 {
     struct request *request = change_end(core);
     LOG_INFO("membership changed", "command=%s member=%" PRIu64,
-             request->command->name, core->leadership.change.member);
-    request_has_changed(request);
-    request_answer_ok(core, request);
+             core->leadership.change.name, core->leadership.change.member);
+    if (request != NULL) {
+        request_has_changed(request);
+        request_answer_ok(core, request);
+    }
+}
+
+/* The leader's own change goes no further now: it will be tried again. */
+static void change_wait(struct core *core, const char *why)
+{
+    uint64_t id = core->leadership.change.member;
+    if (core->now_ns >= core->members.resume_log_ns) {
+        core->members.resume_log_ns = core->now_ns + RESUME_LOG_NS;
+        LOG_WARN("replacement waits", "member=%" PRIu64 " reason=%s", id,
+                 log_quote(why));
+    }
 }
 
 static void change_refuse(struct core *core, enum core_word word,
                           const char *text)
 {
-    request_refuse(core, change_end(core), word, text);
+    struct request *request = change_end(core);
+    if (request != NULL) {
+        request_refuse(core, request, word, text);
+    } else {
+        change_wait(core, text);
+    }
 }
 
 /* Answers that only a part of the change is done. */
 static void change_unfinished(struct core *core, const char *why)
 {
-    request_fail(core, change_end(core), WORD_UNFINISHED, bytes_of_text(why));
+    struct request *request = change_end(core);
+    if (request != NULL) {
+        request_fail(core, request, WORD_UNFINISHED, bytes_of_text(why));
+    } else {
+        change_wait(core, why);
+    }
 }
 
 /* Answers with the reason why the replica has refused the change. */
@@ -141,33 +177,52 @@ static void change_failed(struct core *core, int error)
     change_refuse(core, WORD_BADARG, hasp_strerror(error));
 }
 
+static bool is_replacement(const struct change *change)
+{
+    return (change->flags & COMMAND_REPLACES) != 0;
+}
+
+/* Which act is recorded with the change's entry. */
+static enum act_kind change_act(const struct change *change)
+{
+    switch (change->state) {
+    case CHANGE_PROMOTING:
+        return ACT_PROMOTE;
+    case CHANGE_UPDATING:
+        return ACT_UPDATE;
+    case CHANGE_ADDING:
+        return is_replacement(change) ? ACT_REPLACE : ACT_ADD;
+    default:
+        CHECK(change->state == CHANGE_TAKING);
+        return is_replacement(change)                   ? ACT_REPLACE
+               : (change->flags & COMMAND_REMOVES) != 0 ? ACT_REMOVE
+                                                        : ACT_DEMOTE;
+    }
+}
+
 /* The change's entry is in the log; records the act and the requester as
  * well. */
 static void change_logged(struct core *core, enum change_state state,
                           const struct replica_update *update)
 {
-    static const enum act_kind acts[] = {[CHANGE_ADDING] = ACT_ADD,
-                                         [CHANGE_PROMOTING] = ACT_PROMOTE,
-                                         [CHANGE_UPDATING] = ACT_UPDATE};
     struct change *change = &core->leadership.change;
-    uint32_t flags = change->request->command->flags;
     membership_enter(change, state);
     CHECK(change->index != 0);
-    bool removes = (flags & (COMMAND_REMOVES | COMMAND_REPLACES)) != 0;
-    enum act_kind act = state != CHANGE_TAKING ? acts[state]
-                        : removes              ? ACT_REMOVE
-                                               : ACT_DEMOTE;
+    enum act_kind act = change_act(change);
     /* A promotion that is part of an ADD is recorded as ADD. That of a REPLACE
      * ends what ACT_REPLACE has begun. */
     if (state != CHANGE_PROMOTING ||
-        (flags & (COMMAND_PROMOTES | COMMAND_REPLACES)) != 0) {
+        (change->flags & (COMMAND_PROMOTES | COMMAND_REPLACES)) != 0) {
+        bool has_address = act == ACT_ADD || act == ACT_UPDATE ||
+                           act == ACT_REPLACE;
         audit_log_act(core, act, change->member,
-                      state == CHANGE_ADDING || state == CHANGE_UPDATING
-                          ? change->address
-                          : "",
+                      has_address ? change->address : "",
+                      act == ACT_REPLACE ? change->incarnation : 0,
                       buffer_bytes(&change->asker));
     }
-    request_mark_logged(change->request);
+    if (change->request != NULL) {
+        request_mark_logged(change->request);
+    }
     raft_output_carry_out(core, update);
 }
 
@@ -178,10 +233,8 @@ static void change_logged(struct core *core, enum change_state state,
 static bool refuse_removed(struct core *core)
 {
     const struct change *change = &core->leadership.change;
-    struct removal removal;
     char why[HASP_WHY_SIZE];
-    if (!lockfsm_removal(core->fsm, change->member, &removal) ||
-        removal.incarnation != change->incarnation) {
+    if (!lockfsm_was_removed(core->fsm, change->member, change->incarnation)) {
         return false;
     }
     snprintf(why, sizeof why,
@@ -235,52 +288,11 @@ static void not_promoted(struct core *core)
     }
     /* A PROMOTE has changed nothing. An ADD has added the member, so BUSY,
      * which says that nothing was done, would be wrong. */
-    if ((change->request->command->flags & COMMAND_PROMOTES) != 0) {
+    if ((change->flags & COMMAND_PROMOTES) != 0) {
         change_refuse(core, WORD_BUSY, why);
     } else {
         change_unfinished(core, why);
     }
-}
-
-static bool is_replacement(const struct change *change)
-{
-    return (change->request->command->flags & COMMAND_REPLACES) != 0;
-}
-
-/* True if another voter is not heard, or not level: with the one that is
- * replaced two would be missing. 'why' names it. */
-static bool replace_must_wait(const struct core *core, char why[HASP_WHY_SIZE])
-{
-    const struct change *change = &core->leadership.change;
-    uint64_t last = replica_last_index(core->replica);
-    struct replica_members members;
-    char text[HASP_WHY_SIZE / 2];
-    replica_members(core->replica, &members);
-    MEMBER_EACH (member, &members) {
-        uint64_t id = member->id;
-        if (member->role != MEMBER_VOTER || id == change->member ||
-            id == core->options.id) {
-            continue;
-        }
-        if (!liveness_is_heard(core, id)) {
-            liveness_text(core, id, text, sizeof text);
-            snprintf(why, HASP_WHY_SIZE,
-                     "%s: member %" PRIu64 " is replaced only while all other "
-                     "voters are heard; bring that one back, or remove it, and "
-                     "repeat this",
-                     text, change->member);
-            return true;
-        }
-        uint64_t match = replica_match(core->replica, id);
-        if (match + LEVEL_ENTRIES < last) {
-            snprintf(why, HASP_WHY_SIZE,
-                     "voter %" PRIu64 " has entry %" PRIu64 " of %" PRIu64
-                     ": repeat this when it has caught up",
-                     id, match, last);
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Promotes the member; the replica refuses that until it has caught up. */
@@ -291,7 +303,8 @@ static void try_to_promote(struct core *core)
     char why[HASP_WHY_SIZE];
     int error = HASP_EBUSY;
     CHECK(change->state == CHANGE_CATCHING_UP);
-    if (!is_replacement(change) || !replace_must_wait(core, why)) {
+    if (!is_replacement(change) ||
+        !replacement_must_wait(core, change->member, why)) {
         error = replica_set_role(core->replica, change->member, MEMBER_VOTER,
                                  core->now_ns / NS_PER_MS, &change->index,
                                  &update);
@@ -355,10 +368,24 @@ static void add_again(struct core *core, const struct replica_member *member)
     }
 }
 
+bool membership_is_free(struct core *core)
+{
+    const struct change *change = &core->leadership.change;
+    bool is_in_flight = change->state == CHANGE_ADDING ||
+                        change->state == CHANGE_PROMOTING ||
+                        change->state == CHANGE_SETTLING ||
+                        change->state == CHANGE_TAKING;
+    if (change->state != CHANGE_NONE && change->request == NULL &&
+        !is_in_flight) {
+        (void)change_end(core); /* It continues later, from the state. */
+    }
+    return change->state == CHANGE_NONE;
+}
+
 /* True if another change is in progress; 'request' has then been refused. */
 static bool refuse_if_changing(struct core *core, struct request *request)
 {
-    if (core->leadership.change.state == CHANGE_NONE) {
+    if (membership_is_free(core)) {
         return false;
     }
     request_refuse(core, request, WORD_BUSY,
@@ -555,6 +582,18 @@ void membership_begin_update(struct core *core, struct request *request,
 
 /* --- Removing ------------------------------------------------------------- */
 
+/* The voter was removed to be replaced. Now it is to stay away, and no leader
+ * continues. */
+static void replace_give_up(struct core *core, struct request *request,
+                            uint64_t id)
+{
+    struct change *change = &core->leadership.change;
+    membership_change_begin(core, request, id);
+    audit_log_act(core, ACT_REMOVE, id, "", 0, buffer_bytes(&change->asker));
+    membership_enter(change, CHANGE_RECORDING);
+    change->deadline_ns = core->now_ns + HEAR_NS;
+}
+
 void membership_begin_take(struct core *core, struct request *request,
                            uint64_t id, bool is_forced)
 {
@@ -570,6 +609,11 @@ void membership_begin_take(struct core *core, struct request *request,
         request_refuse(core, request, WORD_BADARG,
                        "this member is the leader: hand leadership over with "
                        "RAFT.TRANSFER first");
+        return;
+    }
+    if (is_removal && member == NULL &&
+        lockfsm_replaced_by(core->fsm, id) != 0) {
+        replace_give_up(core, request, id);
         return;
     }
     if (is_removal && member == NULL) {
@@ -611,9 +655,10 @@ static void try_to_take_away(struct core *core)
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
     /* Without a majority among the remaining voters the entry would never be
      * committed, nor any after it. */
-    bool must_wait = is_replacement(change) ? replace_must_wait(core, why)
-                                            : is_voter && !change->is_forced &&
-                                                  liveness_needs(core, id, why);
+    bool must_wait = is_replacement(change)
+                         ? replacement_must_wait(core, id, why)
+                         : is_voter && !change->is_forced &&
+                               liveness_needs(core, id, why);
     if (must_wait) {
         if (core->now_ns >= change->deadline_ns) {
             change_refuse(core, WORD_BADARG, why);
@@ -622,8 +667,7 @@ static void try_to_take_away(struct core *core)
         }
         return;
     }
-    if ((change->request->command->flags &
-         (COMMAND_REMOVES | COMMAND_REPLACES)) != 0) {
+    if ((change->flags & (COMMAND_REMOVES | COMMAND_REPLACES)) != 0) {
         error = replica_remove(core->replica, id, now_ms, &change->index,
                                &update);
     } else {
@@ -639,63 +683,6 @@ static void try_to_take_away(struct core *core)
 
 /* --- Replacing ------------------------------------------------------------ */
 
-/* Without TLS whatever answers at the member's address would take its place. */
-static bool are_links_proven(const struct core *core)
-{
-    const struct change *change = &core->leadership.change;
-    struct replica_members members;
-    replica_members(core->replica, &members);
-    MEMBER_EACH (member, &members) {
-        if (member->id != core->options.id && member->id != change->member &&
-            !core->port.peer_is_proven(core->port.data, member->id)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static uint32_t membership_voters(const struct replica_members *members)
-{
-    uint32_t voters = 0;
-    MEMBER_EACH (member, members) {
-        voters += member->role == MEMBER_VOTER;
-    }
-    return voters;
-}
-
-/* True if the member that is there must not be removed now; the change has then
- * been refused. */
-static bool refuse_to_replace(struct core *core,
-                              const struct replica_members *members,
-                              const struct replica_member *member)
-{
-    const struct change *change = &core->leadership.change;
-    char why[HASP_WHY_SIZE];
-    if (member->role == MEMBER_VOTER && membership_voters(members) < 3) {
-        snprintf(
-            why, sizeof why,
-            "neither of two voters can be replaced: add a third one first");
-    } else if (liveness_is_heard(core, member->id) &&
-               peer_find(core, member->id)->incarnation ==
-                   member->incarnation) {
-        snprintf(why, sizeof why,
-                 "member %" PRIu64 " is connected with its own data directory "
-                 "(%016" PRIx64 "), and another node answers at %.100s: stop "
-                 "one of them",
-                 member->id, member->incarnation, change->address);
-    } else if (!change->is_forced && !are_links_proven(core)) {
-        snprintf(why, sizeof why,
-                 "the nodes do not authenticate each other (tls.peer), so any "
-                 "process at %.100s could take the place of member %" PRIu64
-                 ": use FORCE if you trust that network",
-                 change->address, member->id);
-    } else if (!replace_must_wait(core, why)) {
-        return false;
-    }
-    change_refuse(core, WORD_BADARG, why);
-    return true;
-}
-
 static void replace_wait(struct core *core, enum change_state state,
                          uint64_t wait_ns)
 {
@@ -706,47 +693,73 @@ static void replace_wait(struct core *core, enum change_state state,
     change->deadline_ns = core->now_ns + wait_ns;
 }
 
+/* The replacement, or its next directory, is logged before anything else is
+ * done, by this verdict of this leader. */
+static void replace_record(struct core *core,
+                           const struct replica_member *member)
+{
+    const struct change *change = &core->leadership.change;
+    char why[HASP_WHY_SIZE];
+    if ((member != NULL && replacement_is_refused(core, member, change->address,
+                                                  change->is_forced, why)) ||
+        !replacement_is_empty(core, change->member, change->incarnation, why)) {
+        change_refuse(core, WORD_BADARG, why);
+        return;
+    }
+    audit_log_act(core, ACT_REPLACE, change->member, change->address,
+                  change->incarnation, buffer_bytes(&change->asker));
+    replace_wait(core, CHANGE_RECORDING, HEAR_NS);
+}
+
 /* Its node has answered: decides what the next step is. */
 static void replace_probed(struct core *core)
 {
-    const struct change *change = &core->leadership.change;
+    struct change *change = &core->leadership.change;
     struct replica_members members;
     char why[HASP_WHY_SIZE];
+    uint64_t id = change->member;
     replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members,
-                                                               change->member);
+    const struct replica_member *member = replica_members_find(&members, id);
+    bool is_named = member != NULL &&
+                    member->incarnation == change->incarnation;
     if (change->probe_error != 0) {
         snprintf(why, sizeof why,
                  "member %" PRIu64 " cannot be reached from member %" PRIu64
                  ": %s; start it with an empty data directory first, at its "
                  "address in the member list",
-                 change->member, core->options.id, change->probe_why);
+                 id, core->options.id, change->probe_why);
         change_refuse(core, WORD_BADARG, why);
-    } else if (member != NULL && member->incarnation == change->incarnation) {
-        if (member->role == MEMBER_VOTER) {
-            change_done(core); /* It has the directory that it should have. */
-        } else {
-            replace_wait(core, CHANGE_CATCHING_UP, CATCH_UP_NS);
-        }
+    } else if (is_named && member->role == MEMBER_VOTER) {
+        change_done(core); /* It has the directory that it should have. */
+    } else if (is_named) {
+        replace_wait(core, CHANGE_CATCHING_UP, CATCH_UP_NS);
     } else if (refuse_removed(core)) {
         return;
-    } else if (member == NULL) {
-        replace_wait(core, CHANGE_RETURNING, CATCH_UP_NS);
-    } else if (!refuse_to_replace(core, &members, member)) {
-        audit_log_act(core, ACT_REPLACE, change->member, change->address,
-                      buffer_bytes(&change->asker));
-        replace_wait(core, CHANGE_RECORDING, HEAR_NS);
+    } else if (!replacement_has_greeted(core, id, change->incarnation) &&
+               core->now_ns < change->deadline_ns) {
+        membership_enter(change, CHANGE_PROBE_DUE);
+        change->retry_ns = core->now_ns + PROBE_RETRY_NS;
+    } else {
+        replace_record(core, member);
     }
 }
 
-/* Continues once the state records the beginning: its entry is committed, so
- * the log never has the removal, which follows, without it. */
+/* Continues once the state records the step: its entry is committed, so the log
+ * never has the removal, which follows, without it. */
 static void replace_recorded(struct core *core)
 {
     struct change *change = &core->leadership.change;
-    struct bytes at = lockfsm_replaced_at(core->fsm, change->member);
-    if (bytes_equal(at, bytes_of_text(change->address))) {
-        replace_wait(core, CHANGE_LISTENING, HEAR_NS);
+    struct replica_members members;
+    uint64_t by = lockfsm_replaced_by(core->fsm, change->member);
+    if (!is_replacement(change) && by == 0) {
+        change_done(core);
+    } else if (is_replacement(change) && by == change->incarnation) {
+        replica_members(core->replica, &members);
+        if (replica_members_find(&members, change->member) != NULL) {
+            replace_wait(core, CHANGE_LISTENING, HEAR_NS);
+        } else {
+            replace_wait(core, CHANGE_RETURNING, CATCH_UP_NS);
+        }
     } else if (core->now_ns >= change->deadline_ns) {
         change_refuse(core, WORD_BUSY, "the log does not advance: try later");
     }
@@ -758,7 +771,7 @@ static void replace_return(struct core *core)
     struct replica_update update;
     char why[HASP_WHY_SIZE] = "another change or a transfer is under way";
     int error = HASP_EBUSY;
-    if (!replace_must_wait(core, why)) {
+    if (!replacement_must_wait(core, change->member, why)) {
         error = replica_add(core->replica, change->member, change->incarnation,
                             change->address, core->now_ns / NS_PER_MS,
                             &change->index, &update);
@@ -776,10 +789,26 @@ static void replace_return(struct core *core)
     }
 }
 
+/* Asks the member's node for its directory. */
+static void replace_probe(struct core *core,
+                          const struct replica_member *member, bool is_forced)
+{
+    struct change *change = &core->leadership.change;
+    struct bytes at = member != NULL
+                          ? bytes_of_text(member->address)
+                          : lockfsm_replaced_at(core->fsm, change->member);
+    snprintf(change->address, sizeof change->address, "%.*s", (int)at.size,
+             (const char *)at.data);
+    change->is_standby = false;
+    change->is_forced = is_forced;
+    change->incarnation = 0;
+    membership_enter(change, CHANGE_PROBE_DUE);
+    change->deadline_ns = core->now_ns + PROBE_NS;
+}
+
 void membership_begin_replace(struct core *core, struct request *request,
                               uint64_t id, bool is_forced)
 {
-    struct change *change = &core->leadership.change;
     struct replica_members members;
     const struct replica_member *member;
     struct bytes at = lockfsm_replaced_at(core->fsm, id);
@@ -795,15 +824,29 @@ void membership_begin_replace(struct core *core, struct request *request,
                       "the member is a standby: remove it, and add it again "
                       "with STANDBY");
     } else {
-        snprintf(change->address, sizeof change->address, "%.*s",
-                 member != NULL ? (int)strlen(member->address) : (int)at.size,
-                 member != NULL ? member->address : (const char *)at.data);
-        change->is_standby = false;
-        change->is_forced = is_forced;
-        change->incarnation = 0;
-        membership_enter(change, CHANGE_PROBE_DUE);
-        change->deadline_ns = core->now_ns + PROBE_NS;
+        replace_probe(core, member, is_forced);
     }
+}
+
+/* A replacement that has taken the vote of a member is finished by whichever
+ * node leads, without a request. */
+static void replace_resume(struct core *core)
+{
+    struct change *change = &core->leadership.change;
+    struct replica_members members;
+    char by[64];
+    uint64_t id = replacement_left(core, change->resumed);
+    change->resume_ns = core->now_ns + RESUME_NS;
+    if (id == 0 || replica_is_transferring(core->replica)) {
+        return;
+    }
+    snprintf(by, sizeof by, "RAFT.REPLACE, continued by member %" PRIu64,
+             core->options.id);
+    replica_members(core->replica, &members);
+    change_open(core, COMMAND_REPLACES, "RAFT.REPLACE",
+                &(struct entry){.op = OP_NONE, .by = bytes_of_text(by)}, id);
+    change->resumed = id;
+    replace_probe(core, replica_members_find(&members, id), true);
 }
 
 /* --- Events ----------------------------------------------------------------*/
@@ -814,6 +857,9 @@ void membership_turn(struct core *core)
     bool is_due = core->now_ns >= change->retry_ns;
     if (!is_serving(core)) {
         return;
+    }
+    if (change->state == CHANGE_NONE && core->now_ns >= change->resume_ns) {
+        replace_resume(core);
     }
     if (change->state == CHANGE_PROBE_DUE && is_due) {
         membership_probe(core);
@@ -834,8 +880,12 @@ void membership_turn(struct core *core)
 
 uint64_t membership_next(const struct core *core)
 {
-    return core->leadership.change.state != CHANGE_NONE
-               ? core->now_ns + RETRY_NS
+    const struct change *change = &core->leadership.change;
+    if (change->state != CHANGE_NONE) {
+        return core->now_ns + RETRY_NS;
+    }
+    return is_serving(core) && replacement_left(core, 0) != 0
+               ? change->resume_ns
                : UINT64_MAX;
 }
 
@@ -880,7 +930,10 @@ void membership_stepped_down(struct core *core)
     if (core->leadership.change.state == CHANGE_SETTLING) {
         change_done(core); /* The entry is committed, so the change is done. */
     } else if (core->leadership.change.state != CHANGE_NONE) {
-        request_abandon(core, change_end(core));
+        struct request *request = change_end(core);
+        if (request != NULL) {
+            request_abandon(core, request);
+        }
     }
 }
 

@@ -50,10 +50,14 @@
  *                                           CATCHING_UP -> PROMOTING ...
  *
  * Before each step all other voters have to be heard and to be level, so that
- * no second one is missing in the meantime. The members and
- * lockfsm_replaced_at() determine the next step, and the node itself names its
+ * no second one is missing in the meantime. The new directory must be empty
+ * when it is recorded (replacement.h). The members, lockfsm_replaced_at() and
+ * lockfsm_replaced_by() determine the next step, and the node itself names its
  * directory. So any leader that gets the same request continues, even if the
- * node was wiped once more.
+ * node was wiped once more; and once the vote is taken, every leader continues
+ * without a request, every few seconds, until the member votes again or an
+ * operator does something else with it. Such an own change gives way to any
+ * request while none of its entries is in flight.
  *
  * Each of them may also end in a refusal, and all end with the leadership. A
  * change in SETTLING is committed: it only waits until the new voter knows. */
@@ -82,7 +86,7 @@ enum change_state {
     CHANGE_LISTENING,   /* To be removed, if a majority is left. */
     CHANGE_TAKING,      /* The entry that removes it is in flight. */
     CHANGE_UPDATING,    /* The entry with its new address is in flight. */
-    CHANGE_RECORDING,   /* REPLACE: that it begins is in flight. */
+    CHANGE_RECORDING,   /* REPLACE: that it begins, or is over, is in flight. */
     CHANGE_RETURNING,   /* REPLACE: to be added with its new directory. */
     CHANGE_STATE_COUNT
 };
@@ -90,7 +94,9 @@ enum change_state {
 /* The one change in progress. Part of a leadership. */
 struct change {
     enum change_state state;
-    struct request *request; /* NULL: none. */
+    struct request *request; /* NULL: none, or the leader's own change. */
+    uint32_t flags;          /* Those of the command, or of REPLACE. */
+    const char *name;        /* Name of the command. */
     struct buffer asker;     /* The requester, for audit_log_act(). */
     uint64_t member;
     char address[MEMBER_ADDRESS_SIZE]; /* ADD, UPDATE: the announced one. */
@@ -103,6 +109,10 @@ struct change {
     uint64_t index;
     uint64_t retry_ns;
     uint64_t deadline_ns;
+    /* When this leader next searches for a replacement to continue, and the
+     * member whose replacement it continued last. */
+    uint64_t resume_ns;
+    uint64_t resumed;
 };
 
 /* The arguments of RAFT.ADD. */
@@ -124,6 +134,9 @@ void membership_begin_take(struct core *core, struct request *request,
                            uint64_t id, bool is_forced);
 void membership_begin_replace(struct core *core, struct request *request,
                               uint64_t id, bool is_forced);
+/* True if no change is in progress. One that this leader has begun by itself,
+ * and that has nothing in flight, gives way. */
+bool membership_is_free(struct core *core);
 /* Continues a change that waits for the clock or for other members. */
 void membership_turn(struct core *core);
 uint64_t membership_next(const struct core *core);

@@ -651,8 +651,6 @@ def test_a_lost_directory_is_replaced_by_one_command_under_load(tmp_path):
     """The directory of a follower is gone: three voters of three again, and no
     client has seen an error. The old directory is refused for good."""
     with Cluster(3) as cluster:
-        # The greatest id: it dials both others, so it believes them both when
-        # they say that it was removed.
         node = cluster.nodes[2]
         hand_over(cluster, cluster.nodes[0])
         leader = cluster.nodes[0]
@@ -697,3 +695,38 @@ def test_a_lost_directory_is_replaced_by_one_command_under_load(tmp_path):
         node.start()
         assert node.wait_exit(60) == 78
         assert roles(cluster.leader(besides=[node]))[node.id] == "voter"
+
+
+def lose_directory(node, kept):
+    """Its node starts with an empty directory; the former one is in 'kept'."""
+    node.kill()
+    shutil.move(node.dir, kept)
+    node.start()
+    wait_until(lambda: 'event="listening for clients"'
+               in node.log().split('data directory made')[-1], 30, 'it listens')
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_all_old_directories_end_for_good(tmp_path, place):
+    """Whichever member was replaced, twice: each of its old directories is told
+    so by the others, and its node ends with 78, which systemd heeds."""
+    with Cluster(3) as cluster:
+        node = cluster.nodes[place]
+        others = [n for n in cluster.nodes if n is not node]
+        hand_over(cluster, others[0])
+        old = [str(tmp_path / "first"), str(tmp_path / "second")]
+        for kept in old:
+            lose_directory(node, kept)
+            done = replace(cluster, node, "--force")
+            assert done.returncode == 0, done.stdout
+        newest = incarnations(cluster.leader())[node.id]
+        for kept in old:
+            node.kill()
+            shutil.rmtree(node.dir)
+            shutil.move(kept, node.dir)
+            for _ in range(2):
+                said = len(node.log())
+                node.start()
+                assert node.wait_exit(60) == 78
+                assert "was removed" in node.log()[said:]
+        assert incarnations(cluster.leader(besides=[node]))[node.id] == newest

@@ -72,7 +72,7 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     }
     if (node->check_refusal != NULL) {
         snprintf(why, HASP_WHY_SIZE, "%s", node->check_refusal);
-        return HASP_EREFUSED;
+        return node->check_error != 0 ? node->check_error : HASP_EREFUSED;
     }
     return 0;
 }

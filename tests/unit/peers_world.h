@@ -46,7 +46,8 @@ struct node {
     struct frame_versions versions; /* Zero: those of this program. */
     int told_too_old;
     const char *check_refusal;
-    uint64_t named; /* Every member's incarnation; 0: it knows none. */
+    int check_error; /* Of that; 0: HASP_EREFUSED. */
+    uint64_t named;  /* Every member's incarnation; 0: it knows none. */
     bool tells_removed;
     uint64_t refused_by; /* 0: by nobody. */
     enum frame_refusal refusal;

@@ -700,6 +700,134 @@ static void two_empty_directories_are_not_replaced_at_once(void **state)
     assert_int_equal(role_of(lost[1]), MEMBER_VOTER);
 }
 
+/* The directory that its node has now belongs to a cluster, or has voted. */
+static void a_directory_that_is_not_empty_takes_no_place(void **state)
+{
+    (void)state;
+    uint64_t old = directory_of(third);
+    lose_directory(third);
+    struct frame_hello hello = hello_of(world, third);
+    for (int i = 0; i < 3; i++) {
+        struct frame_hello bad = hello;
+        char why[HASP_WHY_SIZE];
+        bad.term = i == 1;
+        bad.last_index = i == 2;
+        if (i == 0) {
+            memcpy(bad.cluster_id, world->node[leader].cluster_id,
+                   CLUSTER_ID_SIZE);
+        }
+        while (world->now_ms % 20 != 1) {
+            world_run(world, 1); /* Its own greeting comes every 20 ms. */
+        }
+        assert_true(core_check_peer(world->node[leader].core, &bad, why) != 0);
+        assert_says(
+            client_ask(world, leader, 1, "RAFT.REPLACE %llu FORCE", ID(third)),
+            "is not empty: it has belonged to a cluster");
+        assert_int_equal(directory_of(third), old);
+    }
+    world_run(world, 100);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REPLACE %llu FORCE",
+                  ID(third));
+}
+
+/* Runs until the leader has logged the removal of the third node. */
+static void remove_for_replacement(void)
+{
+    static uint64_t conn = 40;
+    lose_directory(third);
+    client_open(world, leader, ++conn);
+    client_send(world, leader, conn, "RAFT.REPLACE %llu FORCE", ID(third));
+    for (int i = 0; i < 1000 && role_of(third) != MEMBER_SPARE; i++) {
+        world_run(world, 1);
+    }
+    assert_int_equal(role_of(third), MEMBER_SPARE);
+}
+
+/* The leader has taken the vote, and is gone: the next one finishes that, and
+ * nobody asks it to. */
+static void the_next_leader_goes_on_with_a_replacement(void **state)
+{
+    (void)state;
+    for (int wipes = 0; wipes < 2; wipes++) {
+        remove_for_replacement();
+        world_cut(world, leader, true);
+        world_run(world, 1500);
+        world_cut(world, leader, false);
+        if (wipes == 1) {
+            lose_directory(third); /* Another one than was recorded. */
+        }
+        leader = world_elect(world);
+        for (int i = 0; i < 300 && role_of(third) != MEMBER_VOTER; i++) {
+            world_run(world, 100);
+            leader = world_elect(world);
+        }
+        assert_int_equal(role_of(third), MEMBER_VOTER);
+        assert_int_equal(directory_of(third), world->node[third].incarnation);
+        world_run(world, 200);
+        assert_int_equal(
+            lockfsm_replaced_by(core_state(world->node[leader].core), third),
+            0);
+        third = leader % 3 + 1;
+    }
+    assert_it_serves();
+}
+
+/* Until its node is there, other changes are possible; REMOVE ends it. */
+static void a_replacement_is_given_up(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    found(5);
+    uint64_t other = third % 5 + 1;
+    remove_for_replacement();
+    /* A second empty directory: nothing goes on while that one is missed. */
+    lose_directory(other);
+    world_run(world, 11000);
+    assert_int_equal(role_of(third), MEMBER_SPARE);
+    assert_says(
+        client_ask(world, leader, 1, "RAFT.REPLACE %llu FORCE", ID(other)),
+        "is being replaced: start its node with an empty data directory, or "
+        "give that up with RAFT.REMOVE");
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu", ID(third));
+    assert_int_equal(
+        lockfsm_replaced_by(core_state(world->node[leader].core), third), 0);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REPLACE %llu FORCE",
+                  ID(other));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu", ID(third));
+    world_run(world, 6000);
+    assert_int_equal(role_of(third), MEMBER_SPARE);
+}
+
+/* Each of the earlier directories is known, not the last alone. */
+static void all_former_directories_of_a_member_are_refused(void **state)
+{
+    (void)state;
+    char why[HASP_WHY_SIZE];
+    uint64_t former[3];
+    for (int i = 0; i < 3; i++) {
+        former[i] = directory_of(third);
+        lose_directory(third);
+        assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REPLACE %llu FORCE",
+                      ID(third));
+    }
+    world_run(world, 200);
+    for (int i = 0; i < 3; i++) {
+        for (uint64_t node = 1; node <= 3; node++) {
+            struct frame_hello hello = {.from = third,
+                                        .incarnation = former[i]};
+            memcpy(hello.cluster_id, world->node[leader].cluster_id,
+                   CLUSTER_ID_SIZE);
+            if (node != third) {
+                assert_true(
+                    core_was_removed(world->node[node].core, &hello, why));
+                assert_int_equal(
+                    core_check_peer(world->node[node].core, &hello, why),
+                    HASP_ENOENT);
+            }
+        }
+    }
+}
+
 #define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -727,6 +855,10 @@ int main(void)
         cluster(a_replacement_is_broken_off_and_repeated),
         cluster(a_directory_that_may_not_be_replaced_is_not),
         cluster(two_empty_directories_are_not_replaced_at_once),
+        cluster(a_directory_that_is_not_empty_takes_no_place),
+        cluster(the_next_leader_goes_on_with_a_replacement),
+        cluster(a_replacement_is_given_up),
+        cluster(all_former_directories_of_a_member_are_refused),
         cluster(an_heir_is_chosen_from_those_that_are_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

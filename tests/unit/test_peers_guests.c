@@ -177,6 +177,26 @@ static void who_is_refused_hears_why(void **state)
     buffer_done(&out);
 }
 
+/* Node 2 dials node 1 again and again, and tells it each time that it was
+ * removed. Node 1 believes that only where it has dialled itself, so it does.
+ */
+static void who_is_removed_asks_where_it_dials(void **state)
+{
+    char address[32];
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    fixture->node[2].check_refusal = "it was removed";
+    fixture->node[2].check_error = HASP_ENOENT;
+    fixture->node[2].tells_removed = true;
+    introduce_at(2, 1, 1);
+    snprintf(address, sizeof address, "127.0.0.1:%d",
+             peers_port(fixture->node[2].peers));
+    peers_add(fixture->node[1].peers, 2, address);
+    RUN_UNTIL(fixture->node[1].refused_by == 2 && fixture->node[1].was_dialled);
+    assert_int_equal(fixture->node[1].refusal, REFUSAL_REMOVED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +206,7 @@ int main(void)
         PEERS_TEST(guests_are_bounded),
         PEERS_TEST(who_is_refused_hears_why),
         PEERS_TEST(who_is_not_dialled_dials_after_a_while),
+        PEERS_TEST(who_is_removed_asks_where_it_dials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
