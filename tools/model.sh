@@ -94,6 +94,11 @@ quick()
     done
     try fails bound SPANS BEGIN_WITHOUT_TIME
     try fails bound SPANS IN_FULL
+    try holds replace
+    for without in NO_EMPTY_CHECK EMPTY_EVERY_TIME NO_OTHERS_CHECK \
+        NO_OWN_CHECK RECORDED_LATER NOBODY_CONTINUES REMOVE_KEEPS_RECORD; do
+        try fails replace $without
+    done
     try holds silence LEASE=2 LOG=4 TERMS=2
     try holds silence LEASE=2 LINGER=1 LOG=4 TERMS=2
     try holds silence SPANS LEASE=2 LOG=5

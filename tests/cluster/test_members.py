@@ -22,7 +22,7 @@ from cluster import (
     wait_until,
 )
 from fake_node import FakeNode
-from tls_cluster import HASP
+from tls_cluster import HASP, TlsCluster
 
 
 def roles(node):
@@ -730,3 +730,43 @@ def test_all_old_directories_end_for_good(tmp_path, place):
                 assert node.wait_exit(60) == 78
                 assert "was removed" in node.log()[said:]
         assert incarnations(cluster.leader(besides=[node]))[node.id] == newest
+
+
+def test_a_wiped_node_returns_between_nodes_with_certificates():
+    """With tls.peer = require the operator needs no --force: whoever greets has
+    the member's certificate."""
+    with TlsCluster() as cluster:
+        leader = cluster.leader()
+        node = cluster.followers(leader)[-1]
+        was = incarnations(leader)[node.id]
+        node.kill()
+        shutil.rmtree(node.dir)
+        node.start()
+        done = cluster.hasp("member", "replace", node.id)
+        assert done.returncode == 0, done.stderr
+        cluster.converged(30)
+        assert roles(leader) == {1: "voter", 2: "voter", 3: "voter"}
+        assert incarnations(leader)[node.id] != was
+
+
+def test_two_empty_directories_are_not_replaced_at_once(tmp_path):
+    """Five voters, two of which lose their directories. Each replacement is
+    refused while the other voter is missing, with the reason. When one voter is
+    removed the other returns."""
+    with Cluster(5) as cluster:
+        hand_over(cluster, cluster.nodes[0])
+        one, two = cluster.nodes[3:]
+        for node in (one, two):
+            lose_directory(node, str(tmp_path / str(node.id)))
+        for node, other in ((one, two), (two, one)):
+            refused = replace(cluster, node, "--force")
+            assert refused.returncode == 65, refused.stdout
+            assert re.search(r"member %d .*: member %d is replaced only while "
+                             "all other voters are heard" % (other.id, node.id),
+                             refused.stdout), refused.stdout
+        assert roles(cluster.leader()) == dict.fromkeys(range(1, 6), "voter")
+        leader_do(cluster, "RAFT.REMOVE", one.id)
+        done = replace(cluster, two, "--force")
+        assert done.returncode == 0, done.stdout
+        assert roles(cluster.leader()) == {1: "voter", 2: "voter", 3: "voter",
+                                           5: "voter"}
