@@ -82,6 +82,9 @@ def check_text(path, text):
     if len(lines) - 1 > FILE_LINES:
         report(path, len(lines), f'{len(lines) - 1} lines, at most '
                f'{FILE_LINES}')
+    if path.startswith('tools/') and text.startswith('#!') and \
+            not os.access(path, os.X_OK):
+        report(path, 1, 'cannot be executed: chmod +x')
     for number, line in enumerate(lines, 1):
         if len(line) > columns:
             report(path, number, f'{len(line)} columns, at most {columns}')
