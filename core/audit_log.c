@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "core/command.h"
 #include "core/state.h"
+#include "lockfsm/user/audit.h"
 #include "lockfsm/user/trail.h"
 
 /* How many of an entry's sessions, and of the holds of each, are shown. */
@@ -251,13 +252,12 @@ void audit_log_applied(struct core *core, const struct effects *effects)
     if (audit_log->session != 0) {
         audit_log_put_number(&line, "asking_session", audit_log->session);
     }
-    for (uint32_t i = 0; i < audit_log->count; i++) {
-        const struct trail_field *field = &audit_log->field[i];
-        if (field->is_text) {
-            audit_log_put_text(&line, field->key, field->text);
-        } else {
-            audit_log_put_number(&line, field->key, field->number);
-        }
+    if (audit_log->what.size > 0) {
+        buffer_put_u8(&line, ' ');
+        buffer_put(&line, audit_log->what.data,
+                   audit_log->what.size < ACT_WHAT_SIZE_MAX
+                       ? audit_log->what.size
+                       : ACT_WHAT_SIZE_MAX);
     }
     put_result(&line, result, !audit_log->tells_itself);
     if (left_out > 0) {

@@ -439,8 +439,8 @@ MUST_CHECK int core_flush(struct core *core);
 /* --- Questions ------------------------------------------------------------ */
 
 const struct lockfsm *core_state(const struct core *core);
-/* Writes "OK", or the word of the refusal and the reason. */
-void core_act_outcome(const struct act *act, struct buffer *out);
+/* Writes an act as the map that AUDIT.LIST and audit.file have. */
+void core_act_put(const struct act *act, struct resp_writer *writer);
 const struct replica *core_replica(const struct core *core);
 /* True while this node must neither vote nor acknowledge, see port.bar. */
 bool core_is_barred(const struct core *core);
@@ -589,6 +589,9 @@ struct core_denial {
  * which there is no space, and has an empty 'why' while there are none. NULL:
  * no more. */
 struct core_denial *core_denial(struct core *core, uint32_t place);
+/* Writes a denial as the map that AUDIT.DENIED and audit.file have. */
+void core_denial_put(const struct core_denial *denial, uint64_t count,
+                     struct resp_writer *writer);
 /* The text of each word; WORD_NONE has "", WORD_OTHER "other". */
 extern const char *const core_words[CORE_WORD_END];
 /* How long requests of this node's clients took, including waits, by the

@@ -72,6 +72,7 @@ static void lockfsm_done(struct lockfsm *fsm)
     buffer_done(&fsm->scratch.identity);
     buffer_done(&fsm->scratch.refusal);
     buffer_done(&fsm->scratch.listed);
+    buffer_done(&fsm->scratch.what);
     deadlock_search_free(fsm->search);
     max_counter_done(&fsm->uses.places_of_session);
     max_counter_done(&fsm->uses.waits_of_session);

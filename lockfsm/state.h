@@ -236,6 +236,7 @@ struct scratch {
     struct buffer identity; /* The request, for its hash. */
     struct buffer refusal;  /* Text of a refusal, see access.h. */
     struct buffer listed;   /* Roles or grants, see trail.c. */
+    struct buffer what;     /* Of the trail. */
 };
 
 /* tools/parts.py names the module that writes each part. */

@@ -23,6 +23,8 @@
 
 /* Far longer than a line, since an act's texts are bounded. */
 #define TAIL_SIZE 65536
+/* Values in the map of an act or a denial, at most. */
+#define MAP_VALUES_MAX 64
 /* Acts whose lines the loop makes at a time. */
 #define ACTS_AT_ONCE 64
 
@@ -258,20 +260,26 @@ static void put_gap(const struct audit_gap *gap,
     json_write(line, out);
 }
 
+/* The map that AUDIT.LIST or AUDIT.DENIED has of it. */
+static json_t *json_of_map(struct buffer *map)
+{
+    struct resp_reply reply = {0};
+    size_t used;
+    int error = resp_parse_reply(buffer_bytes(map), MAP_VALUES_MAX, &reply,
+                                 &used);
+    CHECK(error == 0);
+    json_t *json = json_of_reply(&reply, 0, NULL);
+    resp_reply_done(&reply);
+    return json;
+}
+
 static void audit_file_put_act(const struct act *act, const char *cluster,
                                struct buffer *out)
 {
+    AUTO(buffer_done) struct buffer map = {0};
+    core_act_put(act, &(struct resp_writer){&map, 3});
     json_t *line = line_new(cluster, act->number);
-    AUTO(buffer_done) struct buffer outcome = {0};
-    core_act_outcome(act, &outcome);
-    json_put(line, "index", json_integer((json_int_t)act->log_index));
-    json_put(line, "time_ms", json_integer((json_int_t)act->wall_ms));
-    json_put_text(line, "user", act->user);
-    json_put_text(line, "from", act->from);
-    json_put_text(line, "by", act->by);
-    json_put_text(line, "command", act->command);
-    json_put_text(line, "what", act->what);
-    json_put_text(line, "outcome", buffer_bytes(&outcome));
+    CHECK(json_object_update_new(line, json_of_map(&map)) == 0);
     json_write(line, out);
 }
 
@@ -279,16 +287,10 @@ static void audit_file_put_denial(const struct core_denial *denial,
                                   const struct audit_place *behind,
                                   struct buffer *out)
 {
+    AUTO(buffer_done) struct buffer map = {0};
+    core_denial_put(denial, denial->in_writing, &(struct resp_writer){&map, 3});
     json_t *line = line_new(behind->cluster, behind->number);
-    json_t *what = json_object();
-    json_put_text(what, "user", bytes_of_text(denial->user));
-    json_put_text(what, "from", bytes_of_text(denial->from));
-    json_put_text(what, "command", bytes_of_text(denial->command));
-    json_put_text(what, "why", bytes_of_text(denial->why));
-    json_put(what, "count", json_integer((json_int_t)denial->in_writing));
-    json_put(what, "first_ms", json_integer((json_int_t)denial->first_ms));
-    json_put(what, "last_ms", json_integer((json_int_t)denial->last_ms));
-    json_put(line, "denied", what);
+    json_put(line, "denied", json_of_map(&map));
     json_write(line, out);
 }
 

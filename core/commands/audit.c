@@ -5,6 +5,8 @@
  * records. */
 
 #include "lockfsm/user/audit.h"
+#include "base/check.h"
+#include "base/memory.h"
 #include "core/commands/commands.h"
 #include "core/commands/listing.h"
 #include "core/propose.h"
@@ -27,18 +29,15 @@ static const struct act *first_of_page(const struct core *core,
     return NULL;
 }
 
-void core_act_outcome(const struct act *act, struct buffer *out)
+void core_act_put(const struct act *act, struct resp_writer *writer)
 {
+    AUTO(buffer_done) struct buffer outcome = {0};
     if (act->code == RESULT_OK) {
-        buffer_put_text(out, "OK");
-        return;
+        buffer_put_text(&outcome, "OK");
+    } else {
+        buffer_printf(&outcome, "%s ", result_name(act->code));
+        buffer_put_bytes(&outcome, act->why);
     }
-    buffer_printf(out, "%s %.*s", result_name(act->code), (int)act->why.size,
-                  (const char *)act->why.data);
-}
-
-static void audit_put_act(const struct act *act, struct resp_writer *writer)
-{
     resp_map(writer, 9);
     resp_key_number(writer, "index", act->log_index);
     resp_key_number(writer, "number", act->number);
@@ -48,11 +47,7 @@ static void audit_put_act(const struct act *act, struct resp_writer *writer)
     resp_key_bulk(writer, "by", act->by);
     resp_key_bulk(writer, "command", act->command);
     resp_key_bulk(writer, "what", act->what);
-    resp_text(writer, "outcome");
-    struct buffer outcome = {0};
-    core_act_outcome(act, &outcome);
-    resp_bulk(writer, buffer_bytes(&outcome));
-    buffer_done(&outcome);
+    resp_key_bulk(writer, "outcome", buffer_bytes(&outcome));
 }
 
 void audit_list_read(struct core *core, struct request *request)
@@ -65,7 +60,7 @@ void audit_list_read(struct core *core, struct request *request)
     struct rows rows;
     rows_begin(&rows, request, count, ROWS_SIZE_MAX);
     for (; at != acts && rows_have_room(&rows); at = at->next) {
-        audit_put_act(LIST_ENTRY(at, const struct act, in_order), &rows.writer);
+        core_act_put(LIST_ENTRY(at, const struct act, in_order), &rows.writer);
         (void)rows_keep(&rows);
     }
     listing_spend(core, rows.count);
@@ -73,15 +68,15 @@ void audit_list_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-static void audit_put_denial(const struct core_denial *denial,
-                             struct resp_writer *writer)
+void core_denial_put(const struct core_denial *denial, uint64_t count,
+                     struct resp_writer *writer)
 {
     resp_map(writer, 7);
     resp_key_text(writer, "user", denial->user);
     resp_key_text(writer, "from", denial->from);
     resp_key_text(writer, "command", denial->command);
     resp_key_bulk(writer, "why", bytes_of_text(denial->why));
-    resp_key_number(writer, "count", denial->count);
+    resp_key_number(writer, "count", count);
     resp_key_number(writer, "first_ms", denial->first_ms);
     resp_key_number(writer, "last_ms", denial->last_ms);
 }
@@ -96,7 +91,8 @@ void audit_denied_run(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, count);
     for (uint32_t i = 0; i < count; i++) {
-        audit_put_denial(core_denial(core, i), writer);
+        const struct core_denial *one = core_denial(core, i);
+        core_denial_put(one, one->count, writer);
     }
     request_done(core, request);
 }

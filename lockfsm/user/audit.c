@@ -29,46 +29,6 @@ static void audit_act_free(struct lockfsm *fsm, struct act *act)
     structure_free(fsm, &act->stored);
 }
 
-/* Writes a value that cannot be mistaken for two: quoted if it contains
- * characters that names do not have. */
-static void audit_put_value(struct buffer *out, struct bytes text)
-{
-    bool is_plain = true;
-    for (size_t i = 0; i < text.size; i++) {
-        uint8_t c = text.data[i];
-        is_plain &= c > ' ' && c < 0x7f && c != '"' && c != '=' && c != '\\';
-    }
-    if (is_plain) {
-        buffer_put_bytes(out, text);
-        return;
-    }
-    buffer_put_u8(out, '"');
-    for (size_t i = 0; i < text.size; i++) {
-        uint8_t c = text.data[i];
-        if (c < ' ' || c >= 0x7f || c == '"' || c == '\\') {
-            buffer_printf(out, "\\x%02x", c);
-        } else {
-            buffer_put_u8(out, c);
-        }
-    }
-    buffer_put_u8(out, '"');
-}
-
-static struct bytes audit_text_of(struct buffer *out, const struct trail *trail)
-{
-    buffer_clear(out);
-    for (uint32_t i = 0; i < trail->count; i++) {
-        const struct trail_field *field = &trail->field[i];
-        buffer_printf(out, "%s%s=", i > 0 ? " " : "", field->key);
-        if (field->is_text) {
-            audit_put_value(out, field->text);
-        } else {
-            buffer_printf(out, "%" PRIu64, field->number);
-        }
-    }
-    return buffer_bytes(out);
-}
-
 static struct bytes audit_copy(struct lockfsm *fsm, struct bytes text,
                                size_t max)
 {
@@ -102,8 +62,7 @@ void audit_note(struct lockfsm *fsm, const struct entry *command,
     act->user = audit_copy(fsm, trail->user, USER_NAME_SIZE_MAX);
     act->from = audit_copy(fsm, trail->from, CLIENT_NAME_SIZE_MAX);
     act->by = audit_copy(fsm, trail->by, CLIENT_NAME_SIZE_MAX);
-    act->what = audit_copy(fsm, audit_text_of(&fsm->scratch.identity, trail),
-                           ACT_WHAT_SIZE_MAX);
+    act->what = audit_copy(fsm, trail->what, ACT_WHAT_SIZE_MAX);
     act->code = result->code;
     act->why = result->code == RESULT_OK
                    ? (struct bytes){NULL, 0}

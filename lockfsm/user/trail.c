@@ -14,28 +14,43 @@
 /* The largest size of a list of roles or grants in a line. */
 #define LIST_SIZE_MAX 800
 
-static void trail_write_number(struct trail *trail, const char *key,
+static void trail_write_number(struct buffer *what, const char *key,
                                uint64_t number)
 {
     if (number != 0) {
-        CHECK(trail->count < TRAIL_FIELD_MAX);
-        trail->field[trail->count++] = (struct trail_field){.key = key,
-                                                            .number = number};
+        buffer_printf(what, "%s%s=%" PRIu64, what->size > 0 ? " " : "", key,
+                      number);
     }
 }
 
-static void trail_write_text(struct trail *trail, const char *key,
+/* Writes a value that cannot be mistaken for two: quoted if it contains
+ * characters that names do not have. */
+static void trail_write_text(struct buffer *what, const char *key,
                              struct bytes text)
 {
-    if (text.size != 0) {
-        CHECK(trail->count < TRAIL_FIELD_MAX);
-        trail->field[trail->count++] = (struct trail_field){
-            .key = key, .is_text = true, .text = text};
+    bool is_plain = true;
+    if (text.size == 0) {
+        return;
     }
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        is_plain &= c > ' ' && c < 0x7f && c != '"' && c != '=' && c != '\\';
+    }
+    buffer_printf(what, "%s%s=%s", what->size > 0 ? " " : "", key,
+                  is_plain ? "" : "\"");
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        if (c < ' ' || c >= 0x7f || c == '"' || c == '\\') {
+            buffer_printf(what, "\\x%02x", c);
+        } else {
+            buffer_put_u8(what, c);
+        }
+    }
+    buffer_put_text(what, is_plain ? "" : "\"");
 }
 
 /* Adds the members that the rows of entry.def mark for the trail. */
-static void put_fields(struct trail *trail, const struct entry *command)
+static void put_fields(struct buffer *what, const struct entry *command)
 {
     const struct codec_message *message = entry_row(command->op)->message();
     for (size_t i = 0; i < message->field_count; i++) {
@@ -45,31 +60,29 @@ static void put_fields(struct trail *trail, const struct entry *command)
             continue;
         }
         if (field->type == CODEC_TYPE_BYTES) {
-            trail_write_text(trail, field->trail, *(const struct bytes *)at);
+            trail_write_text(what, field->trail, *(const struct bytes *)at);
         } else if (field->type == CODEC_TYPE_U32) {
-            trail_write_number(trail, field->trail, *(const uint32_t *)at);
+            trail_write_number(what, field->trail, *(const uint32_t *)at);
         } else {
             CHECK(field->type == CODEC_TYPE_U64);
-            trail_write_number(trail, field->trail, *(const uint64_t *)at);
+            trail_write_number(what, field->trail, *(const uint64_t *)at);
         }
     }
 }
 
-/* Adds the list that was gathered from 'start' on; it lives until the next
- * entry. */
-static void trail_put_list(struct lockfsm *fsm, struct trail *trail,
-                           const char *key, size_t start, size_t end)
+/* Adds the list that was gathered from 'start' on. */
+static void trail_put_list(struct lockfsm *fsm, const char *key, size_t start,
+                           size_t end)
 {
     size_t size = end - start;
-    trail_write_text(trail, key,
+    trail_write_text(&fsm->scratch.what, key,
                      bytes_of(fsm->scratch.listed.data + start,
                               size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
 }
 
 /* Adds the user's roles, and the bounds that differ from the default. */
 static void trail_put_user(struct lockfsm *fsm,
-                           const struct user_set_command *set,
-                           struct trail *trail)
+                           const struct user_set_command *set)
 {
     struct buffer *list = &fsm->scratch.listed;
     buffer_clear(list);
@@ -85,21 +98,20 @@ static void trail_put_user(struct lockfsm *fsm,
                           quota_rules[key].name, set->bounds[key]);
         }
     }
-    trail_put_list(fsm, trail, "roles", 0, roles_end);
-    trail_put_list(fsm, trail, "quotas", roles_end, list->size);
-    trail_write_number(trail, "disabled", set->is_disabled);
+    trail_put_list(fsm, "roles", 0, roles_end);
+    trail_put_list(fsm, "quotas", roles_end, list->size);
+    trail_write_number(&fsm->scratch.what, "disabled", set->is_disabled);
 }
 
 static void trail_put_grants(struct lockfsm *fsm,
-                             const struct role_set_command *set,
-                             struct trail *trail)
+                             const struct role_set_command *set)
 {
     buffer_clear(&fsm->scratch.listed);
     for (uint32_t i = 0; i < set->grant_count; i++) {
         buffer_put_text(&fsm->scratch.listed, i > 0 ? " " : "");
         grant_print(&fsm->scratch.listed, &set->grants[i]);
     }
-    trail_put_list(fsm, trail, "grants", 0, fsm->scratch.listed.size);
+    trail_put_list(fsm, "grants", 0, fsm->scratch.listed.size);
 }
 
 /* Adds further information for operators, from the state before the entry is
@@ -113,11 +125,13 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
         [ACT_LOGIN] = "AUDIT.LOGIN",    [ACT_UPDATE] = "RAFT.UPDATE",
         [ACT_REPLACE] = "RAFT.REPLACE",
     };
+    struct buffer *what = &fsm->scratch.what;
+    char digits[2 * FINGERPRINT_SIZE + 1];
     const struct fence *fence;
     switch (command->op) {
     case OP_BEGIN:
-        trail_write_number(trail, "restored", fsm->epoch.is_new_life);
-        trail_write_number(trail, "quarantine_ms", fsm->epoch.quarantine_ms);
+        trail_write_number(what, "restored", fsm->epoch.is_new_life);
+        trail_write_number(what, "quarantine_ms", fsm->epoch.quarantine_ms);
         trail->tells_itself = true;
         trail->begins_life = true;
         return;
@@ -127,31 +141,31 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
         }
         return;
     case OP_SET_FEATURE:
-        trail_write_number(trail, "before", lockfsm_feature_level(fsm));
+        trail_write_number(what, "before", lockfsm_feature_level(fsm));
         trail->tells_itself = true;
         return;
     case OP_SET_LIMIT:
         if (command->set_limit->key < LIMIT_COUNT) {
             trail_write_text(
-                trail, "limit",
+                what, "limit",
                 bytes_of_text(limit_rules[command->set_limit->key].name));
         }
-        trail_write_number(trail, "value", command->set_limit->value);
+        trail_write_number(what, "value", command->set_limit->value);
         return;
     case OP_FENCE_REMOVE:
         fence = fence_find(fsm, command->fence_remove->resource);
-        trail_write_number(trail, "token", fence != NULL ? fence->token : 0);
+        trail_write_number(what, "token", fence != NULL ? fence->token : 0);
         return;
     case OP_ACCESS_SET:
-        trail_write_text(trail, "access",
+        trail_write_text(what, "access",
                          bytes_of_text(command->access_set->is_required
                                            ? "required"
                                            : "open"));
         return;
     case OP_CERT_REVOKE:
-        hex_put(trail->digits,
+        hex_put(digits,
                 bytes_of(command->cert_revoke->fingerprint, FINGERPRINT_SIZE));
-        trail_write_text(trail, "fingerprint", bytes_of_text(trail->digits));
+        trail_write_text(what, "fingerprint", bytes_of_text(digits));
         return;
     case OP_ACT:
         if (command->act->kind < sizeof acts / sizeof acts[0]) {
@@ -159,10 +173,10 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
         }
         return;
     case OP_USER_SET:
-        trail_put_user(fsm, command->user_set, trail);
+        trail_put_user(fsm, command->user_set);
         return;
     case OP_ROLE_SET:
-        trail_put_grants(fsm, command->role_set, trail);
+        trail_put_grants(fsm, command->role_set);
         return;
     case OP_PLEASE:
     /* release.c turns this into an act if another user's hold is released. */
@@ -192,8 +206,10 @@ void trail_note(struct lockfsm *fsm, const struct entry *command)
         trail->user = fsm->entry.user->name;
     }
     trail->session = fsm->entry.origin.session;
-    put_fields(trail, command);
+    buffer_clear(&fsm->scratch.what);
+    put_fields(&fsm->scratch.what, command);
     trail_put_more(fsm, command, trail);
+    trail->what = buffer_bytes(&fsm->scratch.what);
 }
 
 const struct trail *lockfsm_trail(const struct lockfsm *fsm)

@@ -15,15 +15,6 @@
 
 struct lockfsm;
 
-#define TRAIL_FIELD_MAX 6
-
-struct trail_field {
-    const char *key;
-    bool is_text;
-    uint64_t number;
-    struct bytes text;
-};
-
 /* An entry in the terms of operators. Bytes are borrowed until the next entry.
  */
 struct trail {
@@ -33,10 +24,8 @@ struct trail {
     struct bytes user;   /* User name; empty: unauthenticated. */
     struct bytes by;     /* The operator's name, or the connection's. */
     uint64_t session;    /* Session of the request; 0: none. */
-    struct trail_field field[TRAIL_FIELD_MAX];
-    uint32_t count;
-    char digits[2 * FINGERPRINT_SIZE + 1]; /* Buffer for a field's text. */
-    bool is_for_log; /* Logged only: not an administrator's act. */
+    struct bytes what;   /* name=app roles=a,b: for the log and for the act. */
+    bool is_for_log;     /* Logged only: not an administrator's act. */
     bool begins_life;
     bool tells_itself; /* The fields already contain the result. */
 };
