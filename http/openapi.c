@@ -192,10 +192,18 @@ static json_t *openapi_content(const char *type, json_t *schema)
     return json_pack("{s{s{so}}}", "content", type, "schema", schema);
 }
 
+/* A required text is there under one of its two names. */
+static json_t *either_of(const char *name, const char *other)
+{
+    return json_pack("{s[{s[s]}, {s[s]}]}", "anyOf", "required", name,
+                     "required", other);
+}
+
 static json_t *body_of(const struct route *route)
 {
     json_t *properties = json_object();
     json_t *required = json_array();
+    json_t *texts = json_array();
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
         const struct field *field = &route->fields[i];
         if (is_parameter(route, field)) {
@@ -206,14 +214,21 @@ static json_t *body_of(const struct route *route)
             char name[NAME_SIZE];
             snprintf(name, sizeof name, "%s_b64", field->name);
             json_put(properties, name, openapi_typed("string"));
+            if ((field->flags & FIELD_REQUIRED) != 0) {
+                json_add(texts, either_of(field->name, name));
+            }
         } else if ((field->flags & FIELD_REQUIRED) != 0) {
             json_add(required, json_string(field->name));
         }
     }
-    return openapi_content("application/json",
-                           json_pack("{ss, so, so, sb}", "type", "object",
-                                     "properties", properties, "required",
-                                     required, "additionalProperties", false));
+    json_t *schema = json_pack("{ss, so, so, sb}", "type", "object",
+                               "properties", properties, "required", required,
+                               "additionalProperties", false);
+    if (json_array_size(texts) > 0) {
+        json_put(schema, "allOf", json_incref(texts));
+    }
+    json_decref(texts);
+    return openapi_content("application/json", schema);
 }
 
 static json_t *schema_of_answer(const struct answer *answer)
@@ -281,6 +296,10 @@ static json_t *responses_of(const struct route *route)
         json_put(all, "409", other);
         json_put(all, "423", json_incref(other));
     }
+    if ((route->flags & ROUTE_MAY_BE_HELD) != 0 ||
+        route->kind == ROUTE_LEASE_TAKE) {
+        json_put(all, "423", openapi_reference("responses", "Problem"));
+    }
     json_put(all, "default", openapi_reference("responses", "Problem"));
     return all;
 }
@@ -344,16 +363,19 @@ static json_t *openapi_components(void)
     json_put(problem, "description",
              json_string("Why the request failed (RFC "
                          "9457)."));
-    return json_pack("{so, s{so}}", "schemas", schemas, "responses", "Problem",
-                     problem);
+    return json_pack("{so, s{so}, s{s{ss, ss}}}", "schemas", schemas,
+                     "responses", "Problem", problem, "securitySchemes",
+                     "secret", "type", "http", "scheme", "bearer");
 }
 
 void openapi_put(struct buffer *out)
 {
-    json_write(json_pack("{ss, s{ss, ss, ss}, so, so}", "openapi", "3.1.1",
-                         "info", "title", "hasp", "version", HASP_VERSION,
-                         "summary", "A lock service; see docs/http.md.",
-                         "paths", openapi_paths(), "components",
+    /* Without a secret a client has the rights of 'anyone'. */
+    json_write(json_pack("{ss, s{ss, ss, ss}, s[{}, {s[]}], so, so}", "openapi",
+                         "3.1.1", "info", "title", "hasp", "version",
+                         HASP_VERSION, "summary",
+                         "A lock service; see docs/http.md.", "security",
+                         "secret", "paths", openapi_paths(), "components",
                          openapi_components()),
                out);
 }

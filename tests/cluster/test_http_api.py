@@ -190,6 +190,22 @@ def test_the_document_is_openapi(cluster):
             assert names == set(re.findall(r"{(\w+)}", path))
 
 
+def test_the_document_suffices_for_a_generated_client(cluster):
+    document = cluster.document
+    scheme = document["components"]["securitySchemes"]["secret"]
+    assert scheme == {"type": "http", "scheme": "bearer"}
+    assert document["security"] == [{}, {"secret": []}]
+    for method, path in (("put", "/v1/lease/{name}"), ("post", "/v1/lock/acquire")):
+        assert "423" in document["paths"][path][method]["responses"]
+    operation = document["paths"]["/v1/lease/{name}"]["put"]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    validator = jsonschema.Draft202012Validator(schema)
+    assert validator.is_valid({"holder": "a", "ttl_ms": 5})
+    assert validator.is_valid({"holder_b64": "YQ==", "ttl_ms": 5})
+    assert not validator.is_valid({"ttl_ms": 5})
+    assert not validator.is_valid({"holder": "a"})
+
+
 def test_answers_are_held_against_the_document(cluster):
     """The check itself: what the document does not say is found."""
     good = {"token": 1, "trust_ms": 2}
