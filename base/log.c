@@ -12,7 +12,8 @@
 
 static log_sink_fn *log_sink = NULL;
 static void *log_sink_data = NULL;
-static enum log_level log_threshold = LOG_INFO_LEVEL;
+/* Other threads log, too, while the disk hangs. */
+static _Atomic enum log_level log_threshold = LOG_INFO_LEVEL;
 
 void log_set_sink(log_sink_fn *sink, void *data)
 {

@@ -31,6 +31,7 @@ typedef void log_sink_fn(void *data, enum log_level level, const char *event,
 
 /* Without a sink nothing is written. Called once at start. */
 void log_set_sink(log_sink_fn *sink, void *data);
+/* Can be called at any time. */
 void log_set_level(enum log_level level);
 bool log_is_on(enum log_level level);
 const char *log_level_name(enum log_level level);

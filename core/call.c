@@ -12,6 +12,7 @@
  *     k  a limit's name          v  its value
  *     x  a value (may be empty)  u  a user's or a role's name
  *     h  a SHA-256               b  a verb
+ *     y  a setting's name        z  a setting's value (may be empty)
  *
  * Every error that a client can make in arguments is reported here, with the
  * command's name. */
@@ -25,6 +26,7 @@
 #include "base/check.h"
 #include "base/sha.h"
 #include "core/command.h"
+#include "core/core.h"
 #include "core/options.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -258,6 +260,23 @@ static bool parse_of_user(struct parse *parse, char letter)
     }
 }
 
+/* Parses an operand of NODE.SET. */
+static bool parse_of_setting(struct parse *parse, char letter)
+{
+    struct call *call = parse->call;
+    CHECK(parse->at < call->count);
+    struct bytes argument = call->argument[parse->at++];
+    if (letter == 'y') {
+        call->name = argument;
+        return call_check_size(parse, "the setting's name", argument.size, 1,
+                               SETTING_NAME_SIZE_MAX);
+    }
+    call->given |= UINT64_C(1) << OPTION_VALUE;
+    call->text[OPTION_VALUE] = argument;
+    return call_check_size(parse, "the setting's value", argument.size, 0,
+                           SETTING_VALUE_SIZE_MAX);
+}
+
 static bool parse_operand(struct parse *parse, char letter)
 {
     struct call *call = parse->call;
@@ -270,8 +289,9 @@ static bool parse_operand(struct parse *parse, char letter)
     } else if (parse->at >= call->count) {
         return call_parse_fail(parse, "wrong number of arguments");
     }
-    if (strchr("ubh", letter) != NULL) {
-        return parse_of_user(parse, letter);
+    if (strchr("ubhyz", letter) != NULL) {
+        return letter < 'y' ? parse_of_user(parse, letter)
+                            : parse_of_setting(parse, letter);
     }
     struct bytes argument = call->argument[parse->at];
     switch (letter) {

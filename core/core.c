@@ -630,6 +630,23 @@ void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns)
     }
 }
 
+void core_change(struct core *core, const struct core_options *options)
+{
+    const struct core_limits *from = &options->limits;
+    struct core_limits *limits = &core->options.limits;
+    core->options.redirect = options->redirect;
+    core->options.allows_del = options->allows_del;
+    core->options.allows_no_ttl = options->allows_no_ttl;
+    core->options.finalizes_itself = options->finalizes_itself;
+    limits->requests_per_conn = from->requests_per_conn;
+    limits->name_size = from->name_size;
+    limits->value_size = from->value_size;
+    limits->snapshot_log_size = from->snapshot_log_size;
+    limits->snapshot_entries = from->snapshot_entries;
+    limits->flush_records = from->flush_records;
+    limits->flush_ms = from->flush_ms;
+}
+
 void core_stop(struct core *core, uint64_t now_ns)
 {
     set_now(core, now_ns);

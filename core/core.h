@@ -91,6 +91,17 @@ struct core_facts {
     struct core_fact settings[CORE_FACT_MAX];
 };
 
+#define SETTING_NAME_SIZE_MAX 64
+#define SETTING_VALUE_SIZE_MAX 1024
+/* A setting of the program by name; the texts are valid until the next call of
+ * the port. */
+struct core_setting {
+    const char *name;
+    const char *value;
+    const char *source;
+    const char *changes; /* "reload", "restart" ... */
+};
+
 struct core_port {
     /* Disk. None of these calls waits: save_vote ends in core_vote_saved(), and
      * core_persisted() reports that the log is durable. While a vote is being
@@ -162,6 +173,14 @@ struct core_port {
     /* Facts on this node, for RAFT.STATUS; 'ret_facts' is empty at first. NULL:
      * there are none. */
     void (*facts)(void *data, struct core_facts *ret_facts);
+    /* Describes the setting with number 'index'; false: there is none. NULL:
+     * there are none. */
+    bool (*setting)(void *data, uint32_t index,
+                    struct core_setting *ret_setting);
+    /* Changes a setting of this node for 'for_ms' (0: until it ends); an error
+     * with 'why'. NULL with 'setting'. */
+    int (*set_setting)(void *data, struct bytes name, struct bytes value,
+                       uint64_t for_ms, char why[HASP_WHY_SIZE]);
     /* Milliseconds since 1970, for people only: nothing is decided by it. */
     uint64_t (*wall_ms)(void *data);
     /* Reports the cluster's id when it becomes known (also at each start). */
@@ -433,6 +452,11 @@ void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns);
  * core_is_quiet() is true the caller may proceed (it bounds the wait). */
 void core_stop(struct core *core, uint64_t now_ns);
 bool core_is_quiet(const struct core *core);
+/* Takes over the options that may change while the core runs: redirect,
+ * allows_del, allows_no_ttl, finalizes_itself, and the limits
+ * requests_per_conn, name_size, value_size, snapshot_log_size,
+ * snapshot_entries, flush_records and flush_ms. */
+void core_change(struct core *core, const struct core_options *options);
 /* The last call: flushes the state into the table. */
 MUST_CHECK int core_flush(struct core *core);
 

@@ -241,6 +241,13 @@ static const struct field limit_fields[] = {
      "The new value."},
     BY,
     END};
+static const struct field setting_fields[] = {
+    {"setting", FIELD_TEXT, NULL, 1, 64, FIELD_REQUIRED, "The setting's name."},
+    {"value", FIELD_TEXT, NULL, 0, 1024, FIELD_REQUIRED, "The new value."},
+    OPTION("for_ms", FIELD_NUMBER, "FOR",
+           "How long; default: until the node ends."),
+    BY,
+    END};
 static const struct field add_fields[] = {
     ID("The id of the new member."),
     {"address", FIELD_TEXT, NULL, 1, 127, FIELD_REQUIRED,
@@ -456,6 +463,11 @@ const struct route routes[] = {
      "Raises the cluster to the feature level of all members."},
     {"POST", "/v1/cluster/snapshot", ROUTE_COMMAND, "RAFT.SNAPSHOT", NULL,
      by_fields, OK, 0, "Takes a snapshot now."},
+    {"GET", "/v1/node/settings", ROUTE_COMMAND, "NODE.SETTINGS", NULL,
+     no_fields, LIST("settings", "Setting"), 0,
+     "Lists the settings of the asked node."},
+    {"POST", "/v1/node/set", ROUTE_COMMAND, "NODE.SET", NULL, setting_fields,
+     OK, 0, "Changes a setting of the asked node until it ends."},
     {"POST", "/v1/quarantine/end", ROUTE_COMMAND, "QUARANTINE.END", NULL,
      quarantine_fields, MEMBER("ended", "integer"), 0,
      "Ends the quarantine after a restore."},
@@ -540,6 +552,7 @@ const struct shape shapes[] = {
     {"Act", "index:integer number:integer time_ms:integer user:text from:text "
             "by:text command:text what:text outcome:text"},
     {"Limit", "name:text value:integer used:integer| min:integer max:integer"},
+    {"Setting", "name:text value:text source:text changes:text"},
     {"Status",
      "node:integer cluster:text role:text term:integer leader:integer "
      "leader_address:text commit:integer applied:integer members:[Member] "

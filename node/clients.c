@@ -656,12 +656,8 @@ int clients_open(struct clients *clients, struct hasp_node *node,
     char host[128];
     uint16_t port;
     *clients = (struct clients){
-        .node = node,
-        .limits = limits,
-        .unsent_max = CLIENTS_UNSENT_MAX,
-        .count_max = process_connections(node->options.limits.connections,
-                                         CLIENTS_FILES_LEFT),
-        .per_origin_max = node->options.limits.connections_per_address};
+        .node = node, .limits = limits, .unsent_max = CLIENTS_UNSENT_MAX};
+    clients_use_limits(clients, &node->options.limits);
     clients->limits.pace = &clients->pace;
     stream_pace_init(&clients->pace);
     list_init(&clients->dirty);
@@ -684,6 +680,14 @@ int clients_open(struct clients *clients, struct hasp_node *node,
                  node->client_address, clients->count_max);
     }
     return rv;
+}
+
+void clients_use_limits(struct clients *clients,
+                        const struct hasp_node_limits *of_node)
+{
+    clients->count_max = process_connections(of_node->connections,
+                                             CLIENTS_FILES_LEFT);
+    clients->per_origin_max = of_node->connections_per_address;
 }
 
 void clients_use_tls(struct clients *clients, enum tls_mode mode,

@@ -52,6 +52,7 @@ extern const char *const clients_cut_reason[CLIENTS_CUT_REASONS];
 #define CLIENTS_UNKNOWN_PART 8
 
 struct hasp_node;
+struct hasp_node_limits;
 struct node_client;
 struct listener;
 struct origin;
@@ -102,6 +103,9 @@ MUST_CHECK int clients_open_door(struct clients *clients,
 /* The core has started: reports the open connections to it. Until then every
  * request is answered with NOLEADER. */
 void clients_begin(struct clients *clients);
+/* For future connections: the limits of their number. */
+void clients_use_limits(struct clients *clients,
+                        const struct hasp_node_limits *of_node);
 /* For future connections. */
 void clients_use_tls(struct clients *clients, enum tls_mode mode,
                      struct tls_context *context);

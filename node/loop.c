@@ -154,6 +154,7 @@ static void on_reload(uv_async_t *reload)
     if (!turn_is_over(&node->turn)) {
         certificates_reload(&node->certificates);
         audit_file_reopen(&node->audit_file);
+        settings_reload(&node->settings);
     }
 }
 
@@ -236,6 +237,7 @@ static void loop_tick(struct hasp_node *node, uint64_t now_ns)
     web_tick(&node->web, now_ns);
     certificates_tick(&node->certificates, now_ns);
     journal_tick(&node->journal, now_ns);
+    settings_tick(&node->settings, now_ns);
     if (!node->turn.has_failed) {
         tell_status(node);
     }

@@ -55,6 +55,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     metadata_writer_init(&node->metadata_writer, &node->turn);
     audit_file_init(&node->audit_file, node);
     logins_init(&node->logins, node);
+    settings_init(&node->settings, node);
     loop_open(node);
     node->monitor.node = node;
     web_init(&node->web, node);
@@ -120,6 +121,7 @@ static void node_settle(struct hasp_node *node)
     while (snapshot_store_is_busy(&node->snapshot_store) ||
            metadata_writer_are_busy(&node->metadata_writer) ||
            node->audit_file.is_busy || node->certificates.is_busy ||
+           node->settings.is_busy ||
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
              !probes_are_closed(&node->probes) ||
@@ -210,6 +212,12 @@ void hasp_node_stop(struct hasp_node *node)
 void hasp_node_reload(struct hasp_node *node)
 {
     uv_async_send(&node->loop.reload);
+}
+
+void hasp_node_change(struct hasp_node *node,
+                      const struct hasp_node_options *options)
+{
+    settings_change(node, options);
 }
 
 void hasp_node_close(struct hasp_node *node)

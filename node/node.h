@@ -20,6 +20,7 @@
  *     web.c              the HTTP port: the gateway (http/) and monitor.c
  *     monitor.c          /healthz, /readyz and /metrics
  *     metrics.c          the numbers of /metrics; process.c: the process
+ *     settings.c         settings that change while the node runs
  *     facts.c            the numbers of RAFT.STATUS that only the node knows
  *     last_exit.c        how the last process with this directory ended
  *     stall.c            until when all input has been read (rule 6)
@@ -60,6 +61,7 @@
 #include "node/metadata_writer.h"
 #include "node/monitor.h"
 #include "node/probe.h"
+#include "node/settings.h"
 #include "node/snapshot_store.h"
 #include "node/turn.h"
 #include "node/web.h"
@@ -86,6 +88,7 @@ struct hasp_node {
     struct metadata_writer metadata_writer;
     struct audit_file audit_file;
     struct logins logins;
+    struct settings settings;
     struct probes probes;
     struct monitor monitor;
     struct facts facts;

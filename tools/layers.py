@@ -80,7 +80,8 @@ ROOMS = [
     ('client', r'client/',
      'base base/sha net/resp net/tls lease/lease lease/rules include '
      'client/session_fsm', 'uv', False),
-    ('cmd/haspd', r'cmd/haspd/', 'base include node/settings.def',
+    ('cmd/haspd', r'cmd/haspd/',
+     'base include node/settings.def node/settings_live.def',
      'inih systemd', False),
     ('cmd/hasp/cert', r'cmd/hasp/cert/',
      'base client client/session_fsm cmd/hasp net/tls include',

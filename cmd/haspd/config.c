@@ -30,6 +30,7 @@ enum kind {
     KIND_FOUNDING,
     KIND_MEMBER,
     KIND_LEVEL, /* From here on the values are words: an enum ... */
+    KIND_FORMAT,
     KIND_REDIRECT,
     KIND_TLS,
     KIND_ACCESS,
@@ -80,6 +81,7 @@ static const struct choice {
 } choices[] = {
     [KIND_LEVEL] = {{"error", "warn", "info", "debug", NULL},
                     "error, warn, info or debug"},
+    [KIND_FORMAT] = {{"logfmt", "json", NULL}, "logfmt or json"},
     [KIND_REDIRECT] = {{"forward", "moved", NULL}, "forward or moved"},
     [KIND_FINALIZE] = {{"manual", "auto", NULL}, "manual or auto"},
     [KIND_SWITCH] = {{"no", "yes", NULL}, "yes or no"},
@@ -659,22 +661,30 @@ static void print_value(const struct setting *setting, const void *at,
     }
 }
 
-static void print_setting(const struct config *config, size_t index, FILE *out)
+static const char *const source_names[] = {"default", "file", "environment",
+                                           "flag", "command"};
+
+/* Prints the value in use of any setting but 'member'. */
+static void print_used(const struct config *config, size_t index, FILE *out)
 {
     const struct setting *setting = &settings[index];
     const void *at = config_field(config, setting);
     struct hasp_node_options standard;
-    static const char *const names[] = {"default", "file", "environment",
-                                        "flag"};
-    const char *source = names[config->source[index]];
     if (setting->kind == KIND_FOUNDING &&
         config->source[index] == CONFIG_DEFAULT) {
         hasp_node_options_init(&standard);
         at = (const char *)&standard + setting->offset;
     }
+    print_value(setting, at, out);
+}
+
+static void print_setting(const struct config *config, size_t index, FILE *out)
+{
+    const struct setting *setting = &settings[index];
+    const char *source = source_names[config->source[index]];
     if (setting->kind != KIND_MEMBER) {
         fprintf(out, "%s = ", setting->key);
-        print_value(setting, at, out);
+        print_used(config, index, out);
         fprintf(out, " ; %s\n", source);
         return;
     }
@@ -696,6 +706,131 @@ void config_print(const struct config *config, FILE *out)
         print_setting(config, i, out);
     }
 }
+
+/* --- While the node runs -------------------------------------------------- */
+
+/* The members on one line. */
+static void print_members(const struct config *config, FILE *out)
+{
+    for (uint32_t i = 0; i < config->options.member_count; i++) {
+        fprintf(out, "%s%" PRIu64 " %s %s", i > 0 ? ", " : "",
+                config->member[i].id, config->member[i].peer_address,
+                config->member[i].client_address);
+    }
+}
+
+/* True if a reload, or NODE.SET, changes it while the node runs. */
+static bool setting_is_live(const struct setting *setting)
+{
+    static const size_t live[] = {
+#define LIVE(member) AT(member),
+#include "node/settings_live.def"
+    };
+    for (size_t i = 0; i < sizeof live / sizeof live[0]; i++) {
+        /* A cluster's members have no field, and 0. */
+        if (setting->offset == live[i] && setting->kind != KIND_MEMBER) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* When another value of it takes effect. */
+static const char *config_change_of(const struct setting *setting)
+{
+    return setting_is_live(setting)         ? CONFIG_RELOAD
+           : setting->kind == KIND_FOUNDING ? CONFIG_LIMITS_SET
+                                            : CONFIG_RESTART;
+}
+
+bool config_describe(const struct config *config, size_t index,
+                     struct config_value *ret_value)
+{
+    if (index >= SETTING_COUNT) {
+        return false;
+    }
+    const struct setting *setting = &settings[index];
+    snprintf(ret_value->name, sizeof ret_value->name, "%s.%s", setting->section,
+             setting->key);
+    ret_value->source = source_names[config->source[index]];
+    ret_value->changes = config_change_of(setting);
+    /* The last byte stays zero, so longer values are cut. */
+    memset(ret_value->value, 0, sizeof ret_value->value);
+    FILE *out = fmemopen(ret_value->value, sizeof ret_value->value - 1, "w");
+    CHECK(out != NULL);
+    if (setting->kind == KIND_MEMBER) {
+        print_members(config, out);
+    } else {
+        print_used(config, index, out);
+    }
+    fclose(out);
+    return true;
+}
+
+void config_adopt(struct config *config, size_t index,
+                  const struct config *from)
+{
+    const struct setting *setting = &settings[index];
+    void *to = config_field(config, setting);
+    const void *at = config_field(from, setting);
+    /* Texts would have to be copied; none of them is reloaded. */
+    CHECK(index < SETTING_COUNT && setting_is_live(setting) &&
+          setting->kind != KIND_TEXT && setting->kind != KIND_MEMBER);
+    if (setting->kind >= KIND_FINALIZE) {
+        *(bool *)to = *(const bool *)at;
+    } else if (setting->kind >= KIND_LEVEL) {
+        *(unsigned *)to = *(const unsigned *)at;
+    } else if (setting->kind == KIND_U32) {
+        *(uint32_t *)to = *(const uint32_t *)at;
+    } else {
+        *(uint64_t *)to = *(const uint64_t *)at;
+    }
+    config->source[index] = from->source[index];
+    config->line[index] = from->line[index];
+}
+
+int config_set_running(struct config *config, const char *name,
+                       const char *value, char why[HASP_WHY_SIZE])
+{
+    struct config_place place = {CONFIG_COMMAND, name, 0};
+    struct config trial = {.options = config->options};
+    const char *dot = strchr(name, '.');
+    char section[64];
+    size_t index = SETTING_COUNT;
+    if (dot != NULL && (size_t)(dot - name) < sizeof section) {
+        memcpy(section, name, (size_t)(dot - name));
+        section[dot - name] = '\0';
+        index = find_setting(section, dot + 1);
+    }
+    if (index == SETTING_COUNT) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "unknown setting '%.64s'; NODE.SETTINGS lists all", name);
+        return HASP_EINVALID;
+    }
+    const struct setting *setting = &settings[index];
+    if (!setting_is_live(setting)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "%.64s cannot change while the node runs: %s", name,
+                 setting->kind == KIND_FOUNDING
+                     ? "use LIMITS.SET (hasp limits set), which changes it on "
+                       "all nodes"
+                     : "edit haspd.conf and restart the node");
+        return HASP_EINVALID;
+    }
+    int rv = setting->kind >= KIND_LEVEL
+                 ? set_choice(&trial, setting, &place, value, why)
+                 : set_number(&trial, setting, &place, value, why);
+    trial.source[index] = CONFIG_COMMAND;
+    if (rv == 0 && hasp_node_options_check(&trial.options, why) != 0) {
+        rv = HASP_EINVALID;
+    }
+    if (rv == 0) {
+        config_adopt(config, index, &trial);
+    }
+    return rv;
+}
+
+/* --- The manual ----------------------------------------------------------- */
 
 /* Writes a number in its shortest form: 64M. */
 static void print_short(uint64_t number, bool is_size, FILE *out)
@@ -728,7 +863,8 @@ bool config_key_describe(size_t index, struct config_key *ret_key)
     const struct setting *setting = &settings[index];
     bool is_size = setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING;
     *ret_key = (struct config_key){.section = setting->section,
-                                   .key = setting->key};
+                                   .key = setting->key,
+                                   .changes = config_change_of(setting)};
     /* The last byte stays zero, so longer texts are truncated. */
     FILE *range = fmemopen(ret_key->range, sizeof ret_key->range - 1, "w");
     FILE *standard = fmemopen(ret_key->standard, sizeof ret_key->standard - 1,

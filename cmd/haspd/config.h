@@ -9,7 +9,7 @@
  * 'member' may be repeated; the members of one source replace those of earlier
  * sources.
  *
- *     [node] id, dir, log_level              [listen] client, peer, http
+ *     [node] id, dir, log_level, log_format  [listen] client, peer, http
  *     [cluster] name, member = ID PEER CLIENT
  *     [raft] election_ms, heartbeat_ms       [limits] ...
  *     [tls] dir, ca, cert, key, client|peer = off|allow|require
@@ -35,8 +35,16 @@ enum config_source {
     CONFIG_DEFAULT,
     CONFIG_FILE,
     CONFIG_ENVIRONMENT,
-    CONFIG_FLAG
+    CONFIG_FLAG,
+    CONFIG_COMMAND /* NODE.SET */
 };
+
+/* When another value of a setting takes effect: when haspd reads its sources
+ * again (SIGHUP), or at once by NODE.SET; at the next start; or, a limit of the
+ * state, by LIMITS.SET alone once the cluster is founded. */
+#define CONFIG_RELOAD "reload"
+#define CONFIG_RESTART "restart"
+#define CONFIG_LIMITS_SET "limits set"
 
 struct config {
     struct hasp_node_options options; /* Owns its texts. */
@@ -68,6 +76,25 @@ MUST_CHECK int config_set(struct config *config, const char *flag,
 /* Derives settings from others, and checks all of them together. */
 MUST_CHECK int config_finish(struct config *config, char why[HASP_WHY_SIZE]);
 
+/* A setting and its value, as --print-config prints it; members are separated
+ * by commas. */
+struct config_value {
+    char name[64];
+    char value[1024];
+    const char *source;  /* "default", "file" ... */
+    const char *changes; /* CONFIG_RELOAD ... */
+};
+/* Describes setting number 'index' of a finished configuration; false if there
+ * is none. */
+bool config_describe(const struct config *config, size_t index,
+                     struct config_value *ret_value);
+/* Takes over a setting that is reloaded. */
+void config_adopt(struct config *config, size_t index,
+                  const struct config *from);
+/* Sets such a setting by its name, as NODE.SET does. */
+MUST_CHECK int config_set_running(struct config *config, const char *name,
+                                  const char *value, char why[HASP_WHY_SIZE]);
+
 /* Writes all settings as a file that config_read_file() can read. */
 void config_print(const struct config *config, FILE *out);
 
@@ -78,6 +105,7 @@ struct config_key {
     char standard[64]; /* The default; empty: none, or it is required. */
     char range[64];    /* Empty: any text. */
     bool is_required;
+    const char *changes; /* CONFIG_RELOAD ... */
 };
 
 /* Describes setting number 'index'; false if there is none. */

@@ -30,6 +30,7 @@
 #include "cmd/haspd/log_stderr.h"
 #include "cmd/haspd/machine.h"
 #include "cmd/haspd/manual.h"
+#include "cmd/haspd/running.h"
 #include "include/hasp/node.h"
 
 extern char **environ;
@@ -318,7 +319,8 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* Reads certificates again, and reopens files that were renamed. */
+/* Reads certificates and settings again, and reopens files that were
+ * renamed. */
 static void on_hangup(int number)
 {
     int saved = errno;
@@ -431,10 +433,23 @@ static void close_in_time(struct hasp_node *node)
     (void)setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
 }
 
-static int main_run(struct config *config)
+/* Reads the sources again, on the thread of struct running. */
+static int main_read_again(void *data, struct config *ret_config,
+                           char why[HASP_WHY_SIZE])
 {
+    const struct command_line *line = data;
+    int rv = main_configure(line, ret_config, why);
+    return rv ?: config_finish(ret_config, why);
+}
+
+static int main_run(struct config *config, struct command_line *line)
+{
+    static struct running running;
     char why[HASP_NODE_WHY_SIZE] = "";
+    running = (struct running){
+        .config = config, .read = main_read_again, .data = line};
     log_stderr_init(config->options.id);
+    running_init(&running);
     config->options.log = log_stderr;
     config->options.on_status = on_status;
     if (sd_watchdog_enabled(0, NULL) > 0) {
@@ -464,6 +479,7 @@ static int main_run(struct config *config)
         return status;
     }
     running_node = node;
+    running.node = node;
     crash_set_node(node);
     if (must_stop) {
         hasp_node_stop(node);
@@ -534,7 +550,7 @@ int main(int argc, char **argv)
         status = backup_restore(&line.backup, &config.options,
                                 line.config_path);
     } else {
-        status = main_run(&config);
+        status = main_run(&config, &line);
     }
     for (int i = 0; i < line.set_count; i++) {
         free(line.set[i].name);

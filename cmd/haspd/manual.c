@@ -99,7 +99,8 @@ static void put_daemon(FILE *out)
           ".SH SIGNALS\n.TP\n.B SIGTERM, SIGINT\n"
           "The node hands leadership over and stops.\n"
           ".TP\n.B SIGHUP\n"
-          "The node reads its certificates again and reopens the file of\n"
+          "The node reads its certificates and the settings that a reload "
+          "changes again, and reopens the file of\n"
           ".BR audit.file ,\nso that it can be rotated.\n"
           ".SH FILES\n.TP\n.I /etc/hasp/haspd.conf\n"
           "The settings, as the service reads them.\n"
@@ -135,6 +136,13 @@ static void manual_put_key(FILE *out, const struct config_key *key)
         roff_put_text(out, key->range);
         fputs(".\n", out);
     }
+    if (strcmp(key->changes, CONFIG_RELOAD) == 0) {
+        fputs("A reload changes it.\n", out);
+    } else if (strcmp(key->changes, CONFIG_LIMITS_SET) == 0) {
+        fputs("It is used when a cluster is founded; later\n"
+              ".B hasp limits set\nchanges it.\n",
+              out);
+    }
     if (key->is_required) {
         fputs("It has no default.\n", out);
     } else if (key->standard[0] != '\0') {
@@ -162,7 +170,11 @@ static void put_configuration(FILE *out)
           ".B haspd \\-\\-config\n.I FILE\n.B \\-\\-check\\-config\n"
           "reports errors of a file,\n.B \\-\\-print\\-config\n"
           "prints the source of each value. A change takes effect when the "
-          "node is restarted;\ncertificates are read again while it runs.\n",
+          "node is restarted;\nsettings that say so, and certificates, are "
+          "also read again on SIGHUP\n"
+          ".RB ( \"systemctl reload haspd\" ).\n"
+          ".B hasp config diff\n"
+          "prints what differs between a file and a running node.\n",
           out);
     for (size_t i = 0; config_key_describe(i, &key); i++) {
         if (strcmp(key.section, section) != 0) {

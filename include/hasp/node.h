@@ -141,6 +141,11 @@ enum hasp_node_log_level {
     HASP_NODE_LOG_DEBUG
 };
 
+enum hasp_node_log_format {
+    HASP_NODE_LOG_LOGFMT, /* key=value */
+    HASP_NODE_LOG_JSON
+};
+
 /* Protocols that a port accepts; the first byte of a connection distinguishes
  * TLS from plain. */
 enum hasp_node_tls {
@@ -154,6 +159,33 @@ enum hasp_node_tls {
  * disk hangs, on one more thread, possibly at the same time. */
 typedef void hasp_node_log_fn(void *data, enum hasp_node_log_level level,
                               const char *event, const char *fields);
+
+/* A setting of the host program, for NODE.SETTINGS. */
+struct hasp_node_setting {
+    const char *name; /* "node.log_level" */
+    const char *value;
+    const char *source; /* "default", "file", "command" ... */
+    /* When another value takes effect: "reload", "restart" ... */
+    const char *changes;
+};
+
+/* The settings of a host program that has names for them, as haspd has. All
+ * functions are called while hasp_node_run() runs; all but 'read' on its
+ * thread. All zero: there are none. */
+struct hasp_node_settings {
+    /* Describes number 'index', from 0 on; false: there is none. The texts are
+     * valid until the next call of any of these functions. */
+    bool (*describe)(void *data, size_t index,
+                     struct hasp_node_setting *ret_setting);
+    /* Changes one until the node ends. 0, or -1 with 'why'. */
+    int (*set)(void *data, const char *name, const char *value,
+               char why[HASP_NODE_WHY_SIZE]);
+    /* After hasp_node_reload(): reads the sources again, on another thread;
+     * then 'take' makes use of what was read. Never two at a time. */
+    void (*read)(void *data);
+    void (*take)(void *data);
+    void *data;
+};
 
 struct hasp_node_options {
     size_t size;           /* Set by hasp_node_options_init(). */
@@ -237,6 +269,9 @@ struct hasp_node_options {
     hasp_node_log_fn *log; /* NULL: no log. */
     void *log_data;
     enum hasp_node_log_level log_level;
+    enum hasp_node_log_format log_format; /* For haspd only. */
+
+    struct hasp_node_settings settings;
 
     /* Called on the node's thread when the node starts to serve, and whenever
      * its status has changed ("leader, term 7"). NULL: not called. */
@@ -283,11 +318,20 @@ HASP_NODE_API int hasp_node_run(struct hasp_node *node);
  * from any thread and from a signal handler, more than once. */
 HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
 
-/* Reads the certificates again and reopens audit_file, which may have been
- * renamed; the log has the result. Changed certificates are also read without
- * this call, within a minute. May be called from any thread or a signal
- * handler, while the node is open. */
+/* Reads the certificates and the settings again, and reopens audit_file, which
+ * may have been renamed; the log has the result. Changed certificates are also
+ * read without this call, within a minute. May be called from any thread or a
+ * signal handler, while the node is open. */
 HASP_NODE_API void hasp_node_reload(struct hasp_node *node);
+
+/* Takes over the options that may change while a node runs: log_level,
+ * redirect, allows_del, allows_no_ttl, finalizes_itself and, of 'limits',
+ * connections, connections_per_address, requests_per_conn, name_size,
+ * value_size, snapshot_log_size, snapshot_entries, flush_records, flush_ms and
+ * disk_reserve. All options must be valid (hasp_node_options_check()). On the
+ * node's thread, as in a function of struct hasp_node_settings. */
+HASP_NODE_API void hasp_node_change(struct hasp_node *node,
+                                    const struct hasp_node_options *options);
 
 /* Frees the node; it must not be running. NULL is ignored. */
 HASP_NODE_API void hasp_node_close(struct hasp_node *node);

@@ -92,9 +92,10 @@ def size(text):
 def test_the_manual_has_every_setting_with_its_default_and_range():
     with open(MANUAL) as file:
         rows = re.findall(
-            r"^\| `([a-z]+\.\w+)` \|([^|]*)\|([^|]*)\|", file.read(), re.M
+            r"^\| `([a-z]+\.\w+)` \|([^|]*)\|([^|]*)\|([^|]*)\|",
+            file.read(), re.M,
         )
-    told = {key: (size(a.strip()), b.strip()) for key, a, b in rows}
+    told = {key: (size(a.strip()), b.strip()) for key, a, b, _ in rows}
     defaults = settings("--id", "1", "--dir", "x")
     required = {"node.id", "node.dir", "cluster.member"}
     assert set(told) == set(defaults) | required
@@ -131,7 +132,7 @@ def test_the_page_of_the_configuration_says_what_the_manual_says():
     _, page = manual("5")
     with open(MANUAL) as file:
         rows = re.findall(
-            r"^\| `([a-z]+)\.(\w+)` \|[^|]*\|[^|]*\|([^|]*)\|$",
+            r"^\| `([a-z]+)\.(\w+)` \|[^|]*\|[^|]*\|[^|]*\|([^|]*)\|$",
             file.read(), re.M,
         )
     assert len(rows) > 50

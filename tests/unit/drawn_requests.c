@@ -358,6 +358,7 @@ static const struct {
     {"verb", put_verb},
     {"grant", put_grant},
     {"limit", put_limit},
+    {"setting", put_value},
     {"address", put_address},
     {"cursor", put_cursor},
     {"index", put_index},
