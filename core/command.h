@@ -118,6 +118,7 @@ enum option {
     OPTION_TOKENS,
     OPTION_INCARNATION,
     OPTION_WILL,
+    OPTION_CANCEL,
     OPTION_COUNT_ALL
 };
 /* Options are bits of 'given' */

@@ -93,6 +93,7 @@ struct conn {
     bool may_back_up; /* A leader has authorized its user for RAFT.BACKUP. */
     bool is_known;    /* It has done something, see core_client_is_fresh(). */
     bool is_closing;  /* This node has closed it; nothing more is written. */
+    bool must_leave;  /* A request was refused: this node is drained. */
     bool is_quiet;    /* Its client has not died, so no linger starts. */
 };
 

@@ -538,6 +538,7 @@ static uint64_t next_deadline(struct core *core)
     next = u64_min(next, quarantine_next(core));
     next = u64_min(next, clocks_next(core));
     next = u64_min(next, apart_next(core));
+    next = u64_min(next, drain_next(core));
     next = u64_min(next, audit_denied_next(core));
     if (core->flush.due_ns != 0) {
         next = u64_min(next, core->flush.due_ns);
@@ -613,6 +614,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     quarantine_turn(core);
     clocks_turn(core);
     apart_turn(core);
+    drain_turn(core);
     snapshots_go_on(core);
     snapshots_turn(core);
     watches_turn(core);

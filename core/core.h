@@ -497,6 +497,8 @@ enum core_users {
     CORE_USERS_ENFORCED
 };
 enum core_users core_users(const struct core *core);
+/* True while NODE.DRAIN is in force (core/drain.h). */
+bool core_is_draining(const struct core *core);
 /* True if this node leads, its BEGIN has been applied, and all deadlines are
  * set. */
 bool core_is_serving(const struct core *core);

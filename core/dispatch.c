@@ -181,6 +181,11 @@ static bool may_begin(struct core *core, struct request *request,
     if (core_is_apart(core, why)) {
         return request_refuse(core, request, WORD_NOLEADER, why);
     }
+    if (drain_refuses(core, conn)) {
+        conn->must_leave = true;
+        return request_refuse(core, request, WORD_NOLEADER,
+                              "this node is drained: use another one");
+    }
     /* A heartbeat, or a release, must get through when others fill the node:
      * refusing it would end leases or keep locks. */
     if (command_is_urgent(command)) {

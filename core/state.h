@@ -18,6 +18,7 @@
 #include "base/minmax.h"
 #include "core/conn.h"
 #include "core/core.h"
+#include "core/drain.h"
 #include "core/events/event_log.h"
 #include "core/events/history.h"
 #include "core/events/watches.h"
@@ -57,6 +58,7 @@ struct core {
     struct clocks clocks;
     struct disks disks;
     struct apart apart;
+    struct drain drain;
     struct digests digests;
 
     struct conns conns;

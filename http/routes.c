@@ -248,6 +248,9 @@ static const struct field setting_fields[] = {
            "How long; default: until the node ends."),
     BY,
     END};
+static const struct field drain_fields[] = {
+    OPTION("cancel", FIELD_FLAG, "CANCEL", "Whether the node serves again."),
+    BY, END};
 static const struct field add_fields[] = {
     ID("The id of the new member."),
     {"address", FIELD_TEXT, NULL, 1, 127, FIELD_REQUIRED,
@@ -468,6 +471,8 @@ const struct route routes[] = {
      "Lists the settings of the asked node."},
     {"POST", "/v1/node/set", ROUTE_COMMAND, "NODE.SET", NULL, setting_fields,
      OK, 0, "Changes a setting of the asked node until it ends."},
+    {"POST", "/v1/node/drain", ROUTE_COMMAND, "NODE.DRAIN", NULL, drain_fields,
+     MAP("Drained"), 0, "Rids the asked node of clients and of leadership."},
     {"POST", "/v1/quarantine/end", ROUTE_COMMAND, "QUARANTINE.END", NULL,
      quarantine_fields, MEMBER("ended", "integer"), 0,
      "Ends the quarantine after a restore."},
@@ -553,6 +558,7 @@ const struct shape shapes[] = {
             "by:text command:text what:text outcome:text"},
     {"Limit", "name:text value:integer used:integer| min:integer max:integer"},
     {"Setting", "name:text value:text source:text changes:text"},
+    {"Drained", "drained:integer leads:integer clients:integer"},
     {"Status",
      "node:integer cluster:text role:text term:integer leader:integer "
      "leader_address:text commit:integer applied:integer members:[Member] "

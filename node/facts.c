@@ -53,6 +53,7 @@ static void put_machine(struct hasp_node *node, struct core_facts *facts)
         {"audit_file_failures", (int64_t)node->audit_file.failed_count},
         {"backup_age_s", backup_s},
         {"last_exit", (int64_t)node->last_exit.kind},
+        {"drained", node->has_begun && core_is_draining(node->core)},
         {"certificate_days", days_node},
         {"ca_days", days_ca},
     };

@@ -70,6 +70,10 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
                       missing);
         return false;
     }
+    if (core_is_draining(node->core)) {
+        buffer_put_text(reason, "drained: this node takes no clients\n");
+        return false;
+    }
     /* Reasons of this node alone come first, then the leader, then the distance
      * to it: each check needs the previous ones. */
     if (core_is_barred(node->core)) {

@@ -291,6 +291,11 @@ const struct subcommand subcommands[] = {
      .run = run_member_replace},
     {CLUSTER, "member transfer", "[ID]",
      "transfer the leadership to another node", .run = run_member_transfer},
+    {CLUSTER, "member drain", "ID [--cancel] [--force]",
+     "rid a node of clients and of leadership before it is stopped",
+     "    --cancel  let it serve again, as a restart does\n"
+     "    --force   even if the others would not be a majority without it\n",
+     .run = run_member_drain},
     {CLUSTER, "cluster finalize", "",
      "after an upgrade: enable the new features", .run = run_cluster_finalize},
 

@@ -100,6 +100,7 @@ subcommand_fn run_acquire, run_agent, run_agent_metrics, run_agent_status,
     run_session_close, run_session_keep, run_session_show, run_setup, run_show,
     run_snapshot_inspect, run_snapshot_restore, run_snapshot_save, run_status,
     run_top, run_version, run_watch, run_why;
+subcommand_fn run_member_drain;
 subcommand_fn run_member_update, run_member_replace;
 subcommand_fn run_log_level, run_log_format, run_config_show, run_config_diff;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* NODE.SETTINGS, NODE.SET: commands about the asked node alone. */
+/* NODE.SETTINGS, NODE.SET, NODE.DRAIN: commands about the asked node alone. */
 
 #include "core/audit_log.h"
 #include "core/commands/commands.h"
@@ -45,4 +45,23 @@ void node_set_run(struct core *core, struct request *request)
     }
     audit_log_log(request);
     request_answer_ok(core, request);
+}
+
+void node_drain_run(struct core *core, struct request *request)
+{
+    bool is_cancel = call_has(request->call, OPTION_CANCEL);
+    if (core_is_draining(core) == is_cancel) {
+        audit_log_log(request);
+    }
+    if (is_cancel) {
+        drain_cancel(core);
+    } else {
+        drain_begin(core);
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 3);
+    resp_key_number(writer, "drained", core_is_draining(core));
+    resp_key_number(writer, "leads", is_leader(core));
+    resp_key_number(writer, "clients", drain_client_count(core));
+    request_done(core, request);
 }

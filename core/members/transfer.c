@@ -148,12 +148,16 @@ static void begin_unasked(struct core *core)
     }
     bool is_scarce = core->run.disk != CORE_DISK_OK &&
                      core->now_ns >= leadership->transfer.scarce_retry_ns;
-    if ((core->run.is_stopping || is_scarce) && liveness_successor(core) != 0) {
+    bool is_drained = core_is_draining(core) &&
+                      core->now_ns >= leadership->transfer.scarce_retry_ns;
+    if ((core->run.is_stopping || is_scarce || is_drained) &&
+        liveness_successor(core) != 0) {
         /* Set before the transfer begins: if it fails, the next attempt is not
          * made at once. */
         transfer_put_off(core);
         transfer_begin(core, NULL, 0,
                        core->run.is_stopping ? "this node stops"
+                       : is_drained          ? "this node is drained"
                        : core->run.disk == CORE_DISK_FULL
                            ? "its disk is nearly full"
                            : "its disk hardly responds");
@@ -204,8 +208,9 @@ uint64_t transfer_next(const struct core *core)
         core->run.is_stopping) {
         return core->now_ns + RETRY_NS;
     }
-    return core->run.disk != CORE_DISK_OK ? transfer->scarce_retry_ns
-                                          : UINT64_MAX;
+    return core->run.disk != CORE_DISK_OK || core_is_draining(core)
+               ? transfer->scarce_retry_ns
+               : UINT64_MAX;
 }
 
 void transfer_stepped_down(struct core *core)

@@ -41,7 +41,8 @@ void transfer_peer_lost(struct core *core, uint64_t peer);
 /* If every disk is nearly full, leadership must not circulate: delays the next
  * attempt. */
 void transfer_put_off(struct core *core);
-/* The disk has just become nearly full, or has space again. */
+/* The disk has just become nearly full or has space again; or this node is
+ * drained. */
 void transfer_at_once(struct core *core);
 /* Another node leads, or this one again: answers a TRANSFER that was sent to
  * the previous leader. */

@@ -527,7 +527,7 @@ static const struct {
     {"CLIENT", "pattern"},  {"STANDBY", ""},        {"FULL", ""},
     {"FORCE", ""},          {"PROOF", "sha256"},    {"PUSH", ""},
     {"AFTER", "ms"},        {"TOKENS", "token..."}, {"INCARNATION", "hex"},
-    {"WILL", "sha256"},
+    {"WILL", "sha256"},     {"CANCEL", ""},
 };
 
 static bool has_word(const struct drawn_request *request, const char *word)
@@ -614,6 +614,11 @@ void drawn_request(const struct choice *choice, const struct drawn_heard *heard,
         }
     }
     drawn_request_of(choice, heard, command, ret);
+    if (strcmp(command->name, "NODE.DRAIN") == 0 && !has_word(ret, "CANCEL")) {
+        /* A drained node serves nobody until it is restarted, so soon no node
+         * of a run would serve. */
+        ret->word[0] = BYTES_LITERAL("NODE.SETTINGS");
+    }
     if (below(&draw, 16) == 0) {
         spoil(&draw);
     }

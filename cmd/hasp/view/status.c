@@ -147,6 +147,13 @@ static int status_judge(json_t *nodes)
         } else if (value_text(node, "elsewhere")[0] != '\0') {
             tool_fail(0, "node %" PRIu64 ": %s", value_number(node, "node"),
                       value_text(node, "elsewhere"));
+        } else if (value_number(node, "machine.drained") != 0) {
+            uint64_t id = value_number(node, "node");
+            tool_fail(0,
+                      "node %" PRIu64
+                      ": it is drained, and serves no clients until it is "
+                      "restarted, or: hasp member drain %" PRIu64 " --cancel",
+                      id, id);
         } else if (disk_trouble(node) != NULL) {
             tool_fail(0,
                       "node %" PRIu64
