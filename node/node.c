@@ -31,6 +31,13 @@ static void log_to_host(void *data, enum log_level level, const char *event,
                       event, fields);
 }
 
+/* The node that is being opened, for the handler of fatal signals: its owner
+ * does not have it yet. A process runs one node at a time. */
+static struct hasp_node *volatile opening_node;
+
+static int node_open_failed(struct hasp_node *node, int status,
+                            const char *why);
+
 int hasp_node_open(const struct hasp_node_options *options,
                    struct hasp_node **ret_node, char why[HASP_NODE_WHY_SIZE])
 {
@@ -59,6 +66,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     loop_open(node);
     node->monitor.node = node;
     web_init(&node->web, node);
+    opening_node = node;
 
     if (certificates_open(&node->certificates, node, why) != 0) {
         status = HASP_NODE_CONFIG;
@@ -91,8 +99,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     }
     recovery_done(&recovery);
     if (status != 0) {
-        hasp_node_close(node);
-        return status;
+        return node_open_failed(node, status, why);
     }
     *ret_node = node;
     return 0;
@@ -167,28 +174,46 @@ static void stop_cleanly(struct hasp_node *node)
     }
 }
 
+/* Records an error with which the process will end, for the next start. */
+static void record_error(const struct hasp_node *node, int status,
+                         const char *why)
+{
+    char text[HASP_NODE_WHY_SIZE + 16];
+    snprintf(text, sizeof text, "%d: %s", status, why);
+    last_exit_write(&node->last_exit, LAST_EXIT_ERROR, text, strlen(text));
+}
+
 /* Records how the node ends, for the next start. */
 static void record_exit(const struct hasp_node *node)
 {
-    char text[HASP_NODE_WHY_SIZE + 16];
-    if (!node->turn.has_failed) {
+    if (node->turn.has_failed) {
+        record_error(node, node->turn.exit_status, node->turn.why);
+    } else {
         last_exit_write(&node->last_exit, LAST_EXIT_CLEAN, "", 0);
-        return;
     }
-    snprintf(text, sizeof text, "%d: %s", node->turn.exit_status,
-             node->turn.why);
-    last_exit_write(&node->last_exit, LAST_EXIT_ERROR, text, strlen(text));
+}
+
+static int node_open_failed(struct hasp_node *node, int status, const char *why)
+{
+    record_error(node, status, why);
+    hasp_node_close(node);
+    return status;
 }
 
 void hasp_node_record_crash(const struct hasp_node *node, const char *text,
                             size_t size)
 {
+    node = node != NULL ? node : opening_node;
+    if (node == NULL) {
+        return;
+    }
     last_exit_write(&node->last_exit, LAST_EXIT_CRASH, text, size);
 }
 
 int hasp_node_run(struct hasp_node *node)
 {
     CHECK(!node->turn.is_over);
+    opening_node = NULL;
     loop_run(node);
     node->turn.is_over = true; /* The core must not be called from here on. */
     if (!node->turn.has_failed) {
@@ -225,6 +250,7 @@ void hasp_node_close(struct hasp_node *node)
     if (node == NULL) {
         return;
     }
+    opening_node = NULL;
     node->turn.is_over = true;
     clients_close(&node->clients);
     members_close(&node->members);

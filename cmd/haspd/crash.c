@@ -229,9 +229,7 @@ void crash_on_signal(int number, siginfo_t *info, void *context)
             crash_put_quoted(&line, " check=", bytes_of_text(check_failure()));
         }
         crash_write(&line);
-        if (crash_node != NULL) {
-            hasp_node_record_crash(crash_node, line.data, line.size);
-        }
+        hasp_node_record_crash(crash_node, line.data, line.size);
         write_backtrace(&line);
     }
     /* The process ends by the signal itself, so that its parent sees it. */

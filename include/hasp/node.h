@@ -346,7 +346,8 @@ hasp_node_client_address(const struct hasp_node *node);
 HASP_NODE_API const char *hasp_node_why(const struct hasp_node *node);
 
 /* For a handler of fatal signals: records one line about the crash in the data
- * directory; the next hasp_node_open() logs it. Async-signal-safe. */
+ * directory; the next hasp_node_open() logs it. 'node' NULL: the node that is
+ * being opened, if there is one. Async-signal-safe. */
 HASP_NODE_API void hasp_node_record_crash(const struct hasp_node *node,
                                           const char *text, size_t size);
 

@@ -5,6 +5,7 @@ start, in its log and in its metrics. How each run ended is known to the next.""
 import os
 import re
 import signal
+import socket
 import subprocess
 import urllib.request
 
@@ -140,6 +141,44 @@ def test_how_the_last_run_ended():
         cluster.leader()
         assert last_exit(node) == "clean"
         assert "the last run" not in node.log()[before:]
+
+
+@pytest.mark.parametrize("how", ["check 3", "segv 3"])
+def test_a_crash_while_the_node_is_opened_is_kept(how):
+    with Cluster(1, start=False) as cluster:
+        node = cluster.nodes[0]
+        path = os.path.join(cluster.folder, "crash")
+        node.start()
+        cluster.leader()
+        assert node.stop() == 0
+        with open(path, "w") as file:
+            file.write(how)
+        node.start(environment={"LD_PRELOAD": CRASH, "CRASH": path})
+        assert node.wait_exit() in (-signal.SIGABRT, -signal.SIGSEGV)
+        assert "data directory opened" in node.log()
+        node.start()
+        cluster.leader()
+        assert last_exit(node) == "crash"
+        report = fields(node.log(), "the last run crashed")["report"]
+        assert "name=SIG" in report
+
+
+def test_a_start_that_fails_is_an_error_at_the_next_one():
+    with Cluster(1, start=False) as cluster:
+        node = cluster.nodes[0]
+        node.start()
+        cluster.leader()
+        assert node.stop() == 0
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", node.http_port))
+            taken.listen(1)
+            node.start()
+            assert node.wait_exit() == 69
+        node.start()
+        cluster.leader()
+        assert last_exit(node) == "error"
+        assert fields(node.log(), "the last run ended with an error")["why"] \
+            .startswith("69: ")
 
 
 def test_a_run_that_ended_itself_says_why():
