@@ -274,6 +274,90 @@ def test_an_agent_that_restarts_calls_nobody_dead(cluster, agent):
         is_passed_on(cluster, "again", holder)
 
 
+def test_an_agent_that_is_stopped_reports_when_it_goes_on(cluster, agent):
+    with Holder(cluster, agent.path, "late") as holder:
+        agent.process.send_signal(signal.SIGSTOP)
+        holder.end()
+        never_passed_on(cluster, holder)
+        agent.process.send_signal(signal.SIGCONT)
+        is_passed_on(cluster, "late", holder)
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="needs root")
+def test_an_agent_that_restarts_under_hidepid_calls_nobody_dead(cluster):
+    """It sees no process of others: their ties are refused, with the reason."""
+    hidden = ["unshare", "--mount", "sh", "-c",
+              'mount -t proc -o hidepid=2 proc /proc && '
+              'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"',
+              "sh"]
+    with Agent(cluster) as agent:
+        os.chown(agent.folder, 65534, 65534)
+        with Holder(cluster, agent.path, "hidden") as holder:
+            assert holder.is_tied
+            agent.kill()
+            if os.path.exists(agent.path):
+                os.unlink(agent.path)
+            agent.words = hidden + agent.words
+            agent.start()
+            wait_until(lambda: agent.status()["refused_total"] >= 1, SOON_S,
+                       "a tie that is refused")
+            assert holder.ask("tied") == "no"
+            never_passed_on(cluster, holder)
+            assert agent.status()["died_total"] == 0
+        with Holder(cluster, agent.path, "hidden/2") as other:
+            assert other.first.startswith("failed"), other.first
+
+
+MEMORY = "/sys/fs/cgroup/memory"  # Version 1; version 2 is above it.
+
+
+@pytest.fixture(name="memory_group")
+def memory_group_():
+    """A group of processes, and the file of its limit."""
+    version_2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+    group = os.path.join("/sys/fs/cgroup" if version_2 else MEMORY,
+                         "hasp-test-%d" % os.getpid())
+    limit = os.path.join(group, "memory.max" if version_2
+                         else "memory.limit_in_bytes")
+    try:
+        os.mkdir(group)
+    except OSError as error:
+        pytest.skip("no memory cgroup can be made here: %s" % error)
+    try:
+        if not os.access(limit, os.W_OK):
+            pytest.skip("no memory cgroup can be made here: no %s" % limit)
+        yield os.path.join(group, "cgroup.procs"), limit
+    finally:
+        wait_until(lambda: not open(os.path.join(group, "cgroup.procs"),
+                                    encoding="ascii").read(), SOON_S,
+                   "an empty group")
+        os.rmdir(group)
+
+
+def test_a_process_that_the_kernel_kills_for_memory(cluster, agent,
+                                                    memory_group):
+    procs, limit = memory_group
+    with Holder(cluster, agent.path, "oom",
+                wrapper=["sh", "-c", 'echo $$ > %s && exec "$@"' % procs, "sh"],
+                TIED_MB="64") as holder:
+        assert holder.is_tied
+        with open("/proc/%d/oom_score_adj" % holder.process.pid, "w",
+                  encoding="ascii") as file:
+            file.write("1000")
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(100 << 20))
+        eater = subprocess.Popen(
+            ["sh", "-c", 'echo $$ > %s && exec "$@"' % procs, "sh",
+             sys.executable, "-c", "bytearray(90 << 20); input()"],
+            stdin=subprocess.PIPE)
+        try:
+            assert holder.process.wait(SOON_S) == -signal.SIGKILL
+        finally:
+            eater.kill()
+            eater.wait()
+        is_passed_on(cluster, "oom", holder)
+
+
 def test_a_death_that_no_agent_sees_is_left_to_the_ttl(cluster, agent):
     with Holder(cluster, agent.path, "unseen") as holder:
         agent.kill()
