@@ -84,6 +84,7 @@ static const struct {
     [OPTION_INCARNATION] = {WORD("INCARNATION"), KIND_TEXT, 16, 16},
     [OPTION_CANCEL] = {WORD("CANCEL"), KIND_FLAG, 0, 0},
     [OPTION_WILL] = {WORD("WILL"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
+    [OPTION_UNCLEAN] = {WORD("UNCLEAN"), KIND_FLAG, 0, 0},
 };
 
 bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)

@@ -119,6 +119,7 @@ enum option {
     OPTION_INCARNATION,
     OPTION_WILL,
     OPTION_CANCEL,
+    OPTION_UNCLEAN,
     OPTION_COUNT_ALL
 };
 /* Options are bits of 'given' */

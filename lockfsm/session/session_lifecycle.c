@@ -187,13 +187,14 @@ void apply_open(struct lockfsm *fsm, const struct entry *command,
 void apply_close(struct lockfsm *fsm, const struct entry *command,
                  struct result *result)
 {
-    (void)command;
+    const struct close_command *close = command->close;
     struct session *session;
     if (!session_find_asking(fsm, &session, result)) {
         return;
     }
     result->count = session->hold_count;
-    session_end(fsm, session, SESSION_CLOSED);
+    session_end(fsm, session,
+                close->is_unclean ? SESSION_DIED : SESSION_CLOSED);
 }
 
 /* It asks for no right: the word is the right. A wrong word, like a session

@@ -527,7 +527,7 @@ static const struct {
     {"CLIENT", "pattern"},  {"STANDBY", ""},        {"FULL", ""},
     {"FORCE", ""},          {"PROOF", "sha256"},    {"PUSH", ""},
     {"AFTER", "ms"},        {"TOKENS", "token..."}, {"INCARNATION", "hex"},
-    {"WILL", "sha256"},     {"CANCEL", ""},
+    {"WILL", "sha256"},     {"CANCEL", ""},         {"UNCLEAN", ""},
 };
 
 static bool has_word(const struct drawn_request *request, const char *word)
