@@ -680,6 +680,26 @@ int core_flush(struct core *core)
     return core->snapshots.installing != 0 ? 0 : flush_whole(core);
 }
 
+uint64_t core_token_now(const struct core *core)
+{
+    return lockfsm_token_base(core->fsm) + lockfsm_applied_index(core->fsm);
+}
+
+uint64_t core_token_base(const struct core *core)
+{
+    return lockfsm_token_base(core->fsm);
+}
+
+uint64_t core_ttl_max_ms(const struct core *core)
+{
+    return lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
+}
+
+void core_random(struct core *core, void *out, size_t size)
+{
+    core->port.random(core->port.data, out, size);
+}
+
 const struct lockfsm *core_state(const struct core *core)
 {
     return core->fsm;

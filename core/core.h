@@ -348,6 +348,14 @@ bool core_client_is_nobody(struct core *core, uint64_t conn);
  * is open, or this node knows the secret. */
 bool core_secret_is_somebody(struct core *core, struct bytes secret);
 
+/* The number of the newest entry that this node has applied, in the order of
+ * tokens; that of the cluster's epoch; and the longest TTL that a session may
+ * have. For doors whose protocol has such numbers. */
+uint64_t core_token_now(const struct core *core);
+uint64_t core_token_base(const struct core *core);
+uint64_t core_ttl_max_ms(const struct core *core);
+void core_random(struct core *core, void *out, size_t size);
+
 /* Fills in what only the core knows, such as the end of this node's log. */
 void core_fill_hello(const struct core *core, struct frame_hello *hello);
 /* 0 if a node with this HELLO may connect, else an error with its reason

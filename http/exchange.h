@@ -5,18 +5,19 @@
  *     commands still to be sent -> a reply -> the next one ... -> an answer
  *
  * The last reply is the answer's, unless the route belongs to a *door*: a
- * protocol of other programs (terraform.c, fleetlock.c), or the lease for curl
- * (lease.c). A door maps its requests to commands and has no state. */
+ * protocol of other programs (terraform.c, fleetlock.c, consul.c), or the lease
+ * for curl (lease.c). A door maps its requests to commands and has no state. */
 
 #ifndef HASP_HTTP_EXCHANGE_H
 #define HASP_HTTP_EXCHANGE_H
 
+#include "http/consul.h"
 #include "http/fields.h"
 #include "http/gateway.h"
 #include "http/problem.h"
 
-/* HELLO, AUTH, ATTACH, the command; a door has up to three of its own. */
-#define EXCHANGE_STEP_MAX 5
+/* HELLO, AUTH, ATTACH, the command; a door has up to ten of its own. */
+#define EXCHANGE_STEP_MAX 12
 
 struct exchange {
     UT_hash_handle by_conn;
@@ -25,8 +26,9 @@ struct exchange {
     uint64_t conn;
     uint64_t origin; /* account_key_of_origin() of its address. */
     struct list in_dirty;
-    struct list in_waiting; /* Polls or streams. */
+    struct list in_waiting; /* Polls, waits or streams. */
     struct fields fields;
+    struct consul consul; /* The state of a request to that door. */
     /* Parsed after AUTH, if 'awaits_auth'. */
     struct match match;
     struct bytes query;
@@ -41,7 +43,9 @@ struct exchange {
     bool is_stream;       /* The core sends pushes. */
     bool is_answered;     /* Nothing is left to do. */
     bool was_done;        /* Door: an earlier command succeeded. */
-    uint64_t due_ns;      /* The end of a poll. */
+    bool was_held;        /* Door: it is refused because another holds it. */
+    bool is_waiting;      /* It is in gateway.waits. */
+    uint64_t due_ns;      /* The end of a poll or a wait. */
     struct buffer output; /* Written by the core. */
 };
 
@@ -64,14 +68,30 @@ struct door {
     /* Fills the answer to a refusal with the status and body of this door.
      * NULL: a problem document. */
     void (*refuse)(const struct problem *problem, struct http_reply *reply);
+    /* Takes a refusal of one of its steps; false, and NULL: it is answered by
+     * refuse(). */
+    bool (*fail)(struct exchange *exchange, const struct problem *problem);
+    /* Takes a push; true: it is the reply to the current step. NULL: pushes are
+     * ignored. */
+    bool (*push)(struct exchange *exchange, const struct resp_reply *reply);
+    /* The end of a wait (exchange_wait()). */
+    void (*due)(struct exchange *exchange);
     /* begin() rejects requests that a page of another origin could make, so
      * that a body needs no type. */
     bool has_own_guard;
+    /* begin() reads path, query and body; the route has no fields. */
+    bool reads_all;
 };
+
+/* Waits for a push until then. */
+void exchange_wait(struct exchange *exchange, uint64_t due_ns);
+/* Ends the wait, if it waits. */
+void exchange_end_wait(struct exchange *exchange);
 
 extern const struct door door_lease; /* The lock for curl and cron. */
 extern const struct door door_terraform;
 extern const struct door door_fleetlock;
+extern const struct door door_consul;
 
 /* Streams: the answer's head, a push as an event, a comment. */
 void stream_begin(struct exchange *exchange);

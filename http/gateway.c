@@ -9,11 +9,12 @@
 
 #include "base/account.h"
 #include "base/address.h"
-#include "base/base64.h"
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "core/core.h"
+#include "http/bearer.h"
 #include "http/exchange.h"
 #include "http/openapi.h"
 #include "http/origin_check.h"
@@ -28,7 +29,8 @@
 static const struct door *const doors[GATEWAY_DOOR_COUNT] = {
     [GATEWAY_LEASE] = &door_lease,
     [GATEWAY_TERRAFORM] = &door_terraform,
-    [GATEWAY_FLEETLOCK] = &door_fleetlock};
+    [GATEWAY_FLEETLOCK] = &door_fleetlock,
+    [GATEWAY_CONSUL] = &door_consul};
 
 const char *gateway_door_name(enum gateway_door door)
 {
@@ -38,6 +40,10 @@ const char *gateway_door_name(enum gateway_door door)
 /* GATEWAY_DOOR_COUNT if the route, which may be NULL, belongs to none. */
 static enum gateway_door door_of(const struct route *route)
 {
+    if (route != NULL && route >= consul_routes &&
+        route < consul_routes + consul_route_count) {
+        return GATEWAY_CONSUL;
+    }
     switch (route != NULL ? route->kind : ROUTE_COMMAND) {
     case ROUTE_LEASE_TAKE:
     case ROUTE_LEASE_DROP:
@@ -58,26 +64,37 @@ static bool has_door(const struct route *route)
     return door_of(route) != GATEWAY_DOOR_COUNT;
 }
 
-static void count_answer(struct gateway *gateway, const struct route *route,
-                         unsigned status)
+/* The door of the route, or of the whole gateway; NULL: none. */
+static const struct door *door_for(const struct gateway *gateway,
+                                   const struct route *route)
 {
-    if (has_door(route)) {
-        struct gateway_door_count *count = &gateway->doors[door_of(route)];
-        bool is_held = status == 409 || status == 423;
-        count->done += status < 300;
+    enum gateway_door door = has_door(route) ? door_of(route) : gateway->only;
+    return door != GATEWAY_DOOR_COUNT ? doors[door] : NULL;
+}
+
+static void count_answer(struct gateway *gateway, const struct route *route,
+                         unsigned status, bool is_held)
+{
+    enum gateway_door door = has_door(route) ? door_of(route) : gateway->only;
+    if (door != GATEWAY_DOOR_COUNT) {
+        struct gateway_door_count *count = &gateway->doors[door];
+        is_held |= status == 409 || status == 423;
+        count->done += status < 300 && !is_held;
         count->held += is_held;
         count->refused += status >= 300 && !is_held;
     }
 }
 
 /* Fills the answer to a refusal. */
-static void fill_refusal(const struct route *route,
+static void fill_refusal(const struct gateway *gateway,
+                         const struct route *route,
                          const struct problem *problem, json_t *more,
                          struct http_reply *reply)
 {
-    if (has_door(route) && doors[door_of(route)]->refuse != NULL) {
+    const struct door *door = door_for(gateway, route);
+    if (door != NULL && door->refuse != NULL) {
         CHECK(more == NULL);
-        doors[door_of(route)]->refuse(problem, reply);
+        door->refuse(problem, reply);
     } else {
         problem_reply(problem, more, reply);
     }
@@ -108,7 +125,9 @@ void exchange_answer(struct exchange *exchange, struct http_reply *reply)
 {
     CHECK(!exchange->is_answered && !exchange->is_stream);
     exchange->is_answered = true;
-    count_answer(exchange->gateway, exchange->fields.route, reply->status);
+    exchange_end_wait(exchange);
+    count_answer(exchange->gateway, exchange->fields.route, reply->status,
+                 exchange->was_held);
     http_answer(exchange->raw_exchange, reply);
     hang_up(exchange);
 }
@@ -117,7 +136,8 @@ void exchange_refuse(struct exchange *exchange, const struct problem *problem,
                      json_t *more)
 {
     struct http_reply reply = {0};
-    fill_refusal(exchange->fields.route, problem, more, &reply);
+    fill_refusal(exchange->gateway, exchange->fields.route, problem, more,
+                 &reply);
     exchange_answer(exchange, &reply);
 }
 
@@ -186,51 +206,13 @@ static bool read_session(struct exchange *exchange, struct words *credentials,
     return true;
 }
 
-/* A user's secret, and the user's name if it was given. */
-struct bearer {
-    struct buffer decoded;
-    struct bytes user;   /* Empty: not given. */
-    struct bytes secret; /* data is NULL if there is none. */
-};
-
-static void bearer_done(struct bearer *bearer)
+/* Which headers may have a secret. 'route' may be NULL. */
+static enum bearer_kind bearer_kind(const struct gateway *gateway,
+                                    const struct route *route)
 {
-    buffer_done(&bearer->decoded);
-}
-
-/* Reads "Basic " and the base64 of "user:secret". Only doors have it: no page
- * of ours asks a browser for a password. */
-static void read_basic(const char *text, struct bearer *bearer)
-{
-    if (!base64_get(&bearer->decoded, bytes_of_text(text))) {
-        buffer_clear(&bearer->decoded);
-    }
-    struct bytes pair = buffer_bytes(&bearer->decoded);
-    const uint8_t *colon = pair.size > 0 ? memchr(pair.data, ':', pair.size)
-                                         : NULL;
-    size_t size = colon != NULL ? (size_t)(colon - pair.data) : pair.size;
-    size_t skipped = colon != NULL ? size + 1 : size;
-    bearer->user = bytes_of(pair.data, size);
-    bearer->secret = skipped < pair.size
-                         ? bytes_of(pair.data + skipped, pair.size - skipped)
-                         : BYTES_LITERAL("");
-}
-
-static void read_bearer(const struct http_exchange *raw_exchange,
-                        const struct route *route, struct bearer *bearer)
-{
-    static const char scheme[] = "Bearer ", basic[] = "Basic ";
-    const char *user = http_header(raw_exchange, "Authorization");
-    *bearer = (struct bearer){0};
-    if (user == NULL) {
-        return;
-    }
-    if (strncasecmp(user, scheme, sizeof scheme - 1) == 0) {
-        bearer->secret = bytes_of_text(user + sizeof scheme - 1);
-    } else if (has_door(route) &&
-               strncasecmp(user, basic, sizeof basic - 1) == 0) {
-        read_basic(user + sizeof basic - 1, bearer);
-    }
+    return gateway->only == GATEWAY_CONSUL ? BEARER_CONSUL
+           : has_door(route)               ? BEARER_BASIC
+                                           : BEARER_ONLY;
 }
 
 static void put_authentication(struct exchange *exchange,
@@ -240,7 +222,8 @@ static void put_authentication(struct exchange *exchange,
     struct words *hello = exchange_step(exchange);
     words_put_text(hello, "HELLO");
     words_put_text(hello, "3");
-    read_bearer(exchange->raw_exchange, route, &bearer);
+    bearer_read(exchange->raw_exchange, bearer_kind(exchange->gateway, route),
+                &bearer);
     if (bearer.secret.data != NULL) {
         struct words *auth = exchange_step(exchange);
         words_put_text(auth, "AUTH");
@@ -327,10 +310,15 @@ static bool gateway_read_fields(struct exchange *exchange,
     AUTO(words_done) struct words credentials = {0};
     struct problem problem;
     unsigned needs_session = ROUTE_NEEDS_SESSION | ROUTE_KEEPS;
-    if (fields_read(&exchange->fields, match, query,
-                    http_body(exchange->raw_exchange), &problem) != 0 ||
-        ((match->route->flags & needs_session) != 0 &&
-         !read_session(exchange, &credentials, &problem))) {
+    const struct door *door = door_for(exchange->gateway, match->route);
+    exchange->match = *match;
+    exchange->query = query;
+    if (door != NULL && door->reads_all) {
+        exchange->fields.route = match->route;
+    } else if (fields_read(&exchange->fields, match, query,
+                           http_body(exchange->raw_exchange), &problem) != 0 ||
+               ((match->route->flags & needs_session) != 0 &&
+                !read_session(exchange, &credentials, &problem))) {
         exchange_refuse(exchange, &problem, NULL);
         return false;
     }
@@ -354,7 +342,11 @@ static void take_reply(struct exchange *exchange,
     if (value->type == RESP_ERROR) {
         struct problem problem;
         problem_of_error(&problem, value->bytes);
-        exchange_refuse(exchange, &problem, NULL);
+        if (!has_door(route) || exchange->at < exchange->first_own ||
+            doors[door_of(route)]->fail == NULL ||
+            !doors[door_of(route)]->fail(exchange, &problem)) {
+            exchange_refuse(exchange, &problem, NULL);
+        }
     } else if (has_door(route) && exchange->at >= exchange->first_own) {
         doors[door_of(route)]->reply(exchange, reply);
     } else if (is_last && route->kind == ROUTE_MONITOR) {
@@ -423,6 +415,19 @@ static void refuse_reply(struct exchange *exchange)
     exchange_refuse(exchange, &problem, NULL);
 }
 
+/* Takes a push; the reply to SUBSCRIBE is one. */
+static void gateway_take_push(struct exchange *exchange,
+                              const struct resp_reply *reply)
+{
+    const struct route *route = exchange->fields.route;
+    if (exchange->is_stream) {
+        stream_push(exchange, reply);
+    } else if (has_door(route) && doors[door_of(route)]->push != NULL &&
+               doors[door_of(route)]->push(exchange, reply)) {
+        take_reply(exchange, reply);
+    }
+}
+
 /* Proceeds until the core has to answer. */
 static void gateway_advance(struct exchange *exchange)
 {
@@ -435,7 +440,8 @@ static void gateway_advance(struct exchange *exchange)
     }
     while (!exchange->is_answered) {
         size_t used;
-        if (!exchange->is_sent && !exchange->is_stream) {
+        if (!exchange->is_sent && !exchange->is_stream &&
+            exchange->at < exchange->step_count) {
             send_step(exchange);
         }
         if (exchange->output.size == 0) {
@@ -452,8 +458,8 @@ static void gateway_advance(struct exchange *exchange)
         }
         if (reply->value[0].type != RESP_PUSH) {
             take_reply(exchange, reply);
-        } else if (exchange->is_stream) {
-            stream_push(exchange, reply);
+        } else {
+            gateway_take_push(exchange, reply);
         }
         buffer_consume(&exchange->output, used);
     }
@@ -488,7 +494,9 @@ static void open_connection(struct exchange *exchange)
      * not start linger; the end of a presence stream does (rule 8). */
     bool is_brief = exchange->fields.route->kind != ROUTE_PRESENCE;
     exchange->conn = ++gateway->number | GATEWAY_CONN |
-                     (is_brief ? CORE_CONN_BRIEF : 0);
+                     (is_brief ? CORE_CONN_BRIEF : 0) |
+                     (gateway->only != GATEWAY_DOOR_COUNT ? GATEWAY_CONN_CONSUL
+                                                          : 0);
     exchange->is_open = true;
     HASH_ADD(by_conn, gateway->visits, conn, sizeof exchange->conn, exchange);
     core_client_opened(gateway->port.core(gateway->port.data), exchange->conn,
@@ -571,7 +579,8 @@ static bool is_unknown_with_body(const struct exchange *exchange,
 {
     const struct tls_identity *who = http_identity(exchange->raw_exchange);
     AUTO(bearer_done) struct bearer bearer;
-    read_bearer(exchange->raw_exchange, route, &bearer);
+    bearer_read(exchange->raw_exchange, bearer_kind(exchange->gateway, route),
+                &bearer);
     return http_body(exchange->raw_exchange).size > 0 &&
            bearer.secret.data != NULL &&
            (who == NULL || who->name.role != TLS_USER) &&
@@ -621,8 +630,8 @@ static void answer_problem(struct gateway *gateway,
                            const struct problem *problem, const char *allowed)
 {
     struct http_reply reply = {0};
-    fill_refusal(route, problem, NULL, &reply);
-    count_answer(gateway, route, reply.status);
+    fill_refusal(gateway, route, problem, NULL, &reply);
+    count_answer(gateway, route, reply.status, false);
     if (allowed != NULL) {
         reply.header[0] = (struct http_header){"Allow", allowed};
     }
@@ -635,13 +644,16 @@ static void refuse_path(struct gateway *gateway,
 {
     struct problem problem;
     if (match->allowed[0] != '\0') {
+        /* A door decides its status. */
         problem_set(&problem, 405, "BADARG", NULL,
                     "this path accepts only %s, not %.20s", match->allowed,
                     http_method(raw_exchange));
         answer_problem(gateway, raw_exchange, NULL, &problem, match->allowed);
     } else {
         problem_set(&problem, 404, "BADARG", NULL,
-                    "unknown path; /v1/openapi.json lists all paths");
+                    gateway->only == GATEWAY_DOOR_COUNT
+                        ? "unknown path; /v1/openapi.json lists all paths"
+                        : "unknown path; see docs/consul.md");
         answer_problem(gateway, raw_exchange, NULL, &problem, NULL);
     }
 }
@@ -702,6 +714,17 @@ static void answer_document(struct gateway *gateway,
     http_answer(raw_exchange, &reply);
 }
 
+static void gateway_find_route(const struct gateway *gateway,
+                               const char *method, struct bytes path,
+                               struct match *ret_match)
+{
+    if (gateway->only == GATEWAY_CONSUL) {
+        routes_find_consul(method, path, ret_match);
+    } else {
+        routes_find(method, path, ret_match);
+    }
+}
+
 uint32_t gateway_head(void *data, struct http_exchange *raw_exchange)
 {
     struct gateway *gateway = data;
@@ -713,8 +736,8 @@ uint32_t gateway_head(void *data, struct http_exchange *raw_exchange)
     struct http_reply reply = {0};
     struct problem problem;
     uri_split(http_target(raw_exchange), &path, &query);
-    routes_find(http_method(raw_exchange), path, &match);
-    read_bearer(raw_exchange, match.route, &bearer);
+    gateway_find_route(gateway, http_method(raw_exchange), path, &match);
+    bearer_read(raw_exchange, bearer_kind(gateway, match.route), &bearer);
     if (core == NULL || !gateway->has_api) {
         return GATEWAY_GUEST_BODY; /* It is refused anyway. */
     }
@@ -729,8 +752,8 @@ uint32_t gateway_head(void *data, struct http_exchange *raw_exchange)
     problem_set(&problem, 401, "NOAUTH", NULL,
                 "not authenticated: the body was not read; present a client "
                 "certificate or Authorization: Bearer SECRET");
-    fill_refusal(match.route, &problem, NULL, &reply);
-    count_answer(gateway, match.route, reply.status);
+    fill_refusal(gateway, match.route, &problem, NULL, &reply);
+    count_answer(gateway, match.route, reply.status, false);
     reply.header[1] = (struct http_header){"Connection", "close"};
     http_answer(raw_exchange, &reply);
     return 0;
@@ -743,7 +766,7 @@ void gateway_request(void *data, struct http_exchange *raw_exchange)
     struct bytes path, query;
     char origin[ADDRESS_SIZE];
     uri_split(http_target(raw_exchange), &path, &query);
-    routes_find(http_method(raw_exchange), path, &match);
+    gateway_find_route(gateway, http_method(raw_exchange), path, &match);
     bool is_monitor = match.route != NULL && match.route->kind == ROUTE_MONITOR;
     bool is_guarded = is_monitor && gateway->guards_metrics &&
                       strcmp(match.route->path, "/metrics") == 0;
@@ -782,11 +805,13 @@ void gateway_end(void *data, struct http_exchange *raw_exchange)
         CHECK(exchange->gateway->stream_count > 0);
         exchange->gateway->stream_count--;
     }
+    exchange_end_wait(exchange);
     list_remove(&exchange->in_dirty);
     list_remove(&exchange->in_waiting);
     for (uint32_t i = 0; i < EXCHANGE_STEP_MAX; i++) {
         words_done(&exchange->step[i]);
     }
+    consul_done(&exchange->consul);
     fields_done(&exchange->fields);
     buffer_done(&exchange->output);
     free(exchange);
@@ -823,12 +848,71 @@ void gateway_close(struct gateway *gateway, uint64_t conn)
     }
 }
 
+void exchange_wait(struct exchange *exchange, uint64_t due_ns)
+{
+    struct gateway *gateway = exchange->gateway;
+    CHECK(!exchange->is_waiting && !exchange->is_answered);
+    exchange->is_waiting = true;
+    exchange->due_ns = due_ns;
+    gateway->wait_count++;
+    gateway->wait_due_ns = u64_min(gateway->wait_due_ns, due_ns);
+    list_push_back(&gateway->waits, &exchange->in_waiting);
+}
+
+void exchange_end_wait(struct exchange *exchange)
+{
+    if (exchange->is_waiting) {
+        exchange->is_waiting = false;
+        CHECK(exchange->gateway->wait_count > 0);
+        exchange->gateway->wait_count--;
+        list_remove(&exchange->in_waiting);
+    }
+}
+
+uint64_t gateway_due(const struct gateway *gateway)
+{
+    return gateway->wait_due_ns;
+}
+
+/* Ends the waits that are over. */
+static void gateway_end_waits(struct gateway *gateway)
+{
+    struct list over;
+    uint64_t now_ns, next_ns = UINT64_MAX;
+    if (gateway->wait_due_ns == UINT64_MAX) {
+        return;
+    }
+    now_ns = gateway->port.now_ns(gateway->port.data);
+    if (now_ns < gateway->wait_due_ns) {
+        return;
+    }
+    list_init(&over);
+    LIST_FOR_SAFE (struct exchange, exchange, &gateway->waits, in_waiting) {
+        if (now_ns < exchange->due_ns) {
+            next_ns = u64_min(next_ns, exchange->due_ns);
+        } else {
+            list_remove(&exchange->in_waiting);
+            list_push_back(&over, &exchange->in_waiting);
+        }
+    }
+    gateway->wait_due_ns = next_ns;
+    /* An answer can end other exchanges, which then leave the list. */
+    while (!list_is_empty(&over)) {
+        struct exchange *exchange = LIST_FIRST(&over, struct exchange,
+                                               in_waiting);
+        exchange_end_wait(exchange);
+        doors[door_of(exchange->fields.route)]->due(exchange);
+        gateway_advance(exchange);
+    }
+}
+
 void gateway_flush(struct gateway *gateway)
 {
     struct account *account = gateway->port.account;
     if (account != NULL) {
         account_start(account);
     }
+    gateway_end_waits(gateway);
     while (!list_is_empty(&gateway->dirty)) {
         struct exchange *exchange = LIST_FIRST(&gateway->dirty, struct exchange,
                                                in_dirty);
@@ -878,7 +962,19 @@ void gateway_open(struct gateway *gateway, const struct gateway_port *port,
         .port = *port, .names = names, .has_api = has_api};
     list_init(&gateway->streams);
     list_init(&gateway->polls);
+    list_init(&gateway->waits);
     list_init(&gateway->dirty);
+    gateway->only = GATEWAY_DOOR_COUNT;
+    gateway->wait_due_ns = UINT64_MAX;
+}
+
+void gateway_open_consul(struct gateway *gateway,
+                         const struct gateway_port *port, const char *names,
+                         const struct gateway_consul *consul)
+{
+    gateway_open(gateway, port, names, true);
+    gateway->only = GATEWAY_CONSUL;
+    gateway->consul = *consul;
 }
 
 void gateway_done(struct gateway *gateway)

@@ -40,6 +40,8 @@ struct core;
 
 /* A bit in the ids of its connections; no other connection has it. */
 #define GATEWAY_CONN (UINT64_C(1) << 62)
+/* With it: a bit in those of gateway_open_consul(). */
+#define GATEWAY_CONN_CONSUL (UINT64_C(1) << 61)
 /* Unread bytes that a stream's client may have: more than is sent again at
  * once, however it is encoded in JSON. And the number of streams. */
 #define STREAM_UNSENT_MAX (4u << 20)
@@ -51,6 +53,7 @@ enum gateway_door {
     GATEWAY_LEASE,
     GATEWAY_TERRAFORM,
     GATEWAY_FLEETLOCK,
+    GATEWAY_CONSUL,
     GATEWAY_DOOR_COUNT
 };
 /* The name of a door, for a label. */
@@ -76,6 +79,14 @@ struct gateway {
     bool has_api;          /* False: only the node's own paths. */
     bool guards_metrics;   /* They are for users, if access is required. */
     const char *fleetlock; /* Its groups (fleetlock.h); borrowed. */
+    /* The only door of this gateway: every path is its own. DOOR_COUNT: the
+     * gateway of the API. */
+    enum gateway_door only;
+    struct gateway_consul {
+        const char *datacenter; /* Borrowed. */
+        bool is_durable;        /* A session without a TTL is durable. */
+        uint32_t waits_max;
+    } consul;
     /* Answers of the doors, by what they said. */
     struct gateway_door_count {
         uint64_t done, held, refused;
@@ -84,7 +95,10 @@ struct gateway {
     struct list streams; /* Exchanges without an end; and ... */
     uint32_t stream_count;
     struct list polls; /* ... those that wait, with a time limit. */
-    struct list dirty; /* Those for which the core has written something. */
+    struct list waits; /* Those of a door that wait for a push; ... */
+    uint32_t wait_count;
+    uint64_t wait_due_ns; /* ... none of them is due before this. */
+    struct list dirty;    /* Those for which the core has written something. */
     struct resp_reply reply; /* The current reply. */
     struct buffer nowhere;
     struct buffer document; /* OpenAPI; made on first use. */
@@ -95,6 +109,10 @@ struct gateway {
 
 void gateway_open(struct gateway *gateway, const struct gateway_port *port,
                   const char *names, bool has_api);
+/* A gateway of the door for Consul alone. */
+void gateway_open_consul(struct gateway *gateway,
+                         const struct gateway_port *port, const char *names,
+                         const struct gateway_consul *consul);
 /* Called after net/http has been closed. */
 void gateway_done(struct gateway *gateway);
 
@@ -110,6 +128,8 @@ void gateway_end(void *data, struct http_exchange *raw_exchange);
 
 /* The end of a turn: sends what was answered. */
 void gateway_flush(struct gateway *gateway);
+/* When gateway_flush() must be called at the latest; UINT64_MAX: never. */
+uint64_t gateway_due(const struct gateway *gateway);
 /* Once a second: ends polls that have waited long enough, and writes
  * comments. */
 void gateway_tick(struct gateway *gateway, uint64_t now_ns);

@@ -492,6 +492,38 @@ const struct route routes[] = {
 };
 const uint32_t route_count = sizeof routes / sizeof routes[0];
 
+#define CONSUL(method, path, kind, summary)                            \
+    {                                                                  \
+        method, path, kind, NULL, NULL, no_fields, MEMBER(NULL, NULL), \
+            ROUTE_OWN_BODY, summary                                    \
+    }
+const struct route consul_routes[] = {
+    CONSUL("PUT", "/v1/session/create", ROUTE_CONSUL_CREATE,
+           "Opens a session."),
+    CONSUL("PUT", "/v1/session/renew/{id}", ROUTE_CONSUL_RENEW,
+           "Renews a session."),
+    CONSUL("PUT", "/v1/session/destroy/{id}", ROUTE_CONSUL_DESTROY,
+           "Ends a session."),
+    CONSUL("GET", "/v1/session/info/{id}", ROUTE_CONSUL_INFO,
+           "Shows a session."),
+    CONSUL("GET", "/v1/session/list", ROUTE_CONSUL_LIST, "Lists sessions."),
+    CONSUL("GET", "/v1/session/node/{node}", ROUTE_CONSUL_NODE,
+           "Lists the sessions of a node."),
+    CONSUL("GET", "/v1/kv/", ROUTE_CONSUL_GET, "Lists all keys."),
+    CONSUL("GET", "/v1/kv/{key}", ROUTE_CONSUL_GET, "Shows a key."),
+    CONSUL("PUT", "/v1/kv/{key}", ROUTE_CONSUL_PUT,
+           "Acquires or releases a key."),
+    CONSUL("DELETE", "/v1/kv/{key}", ROUTE_CONSUL_DELETE,
+           "Does nothing to a key that nobody holds."),
+    CONSUL("GET", "/v1/agent/self", ROUTE_CONSUL_SELF, "Describes this node."),
+    CONSUL("GET", "/v1/status/leader", ROUTE_CONSUL_LEADER,
+           "Shows the leader's address."),
+    CONSUL("GET", "/v1/status/peers", ROUTE_CONSUL_PEERS,
+           "Lists the members' addresses."),
+};
+const uint32_t consul_route_count = sizeof consul_routes /
+                                    sizeof consul_routes[0];
+
 #define HOLDER                                                        \
     "session:integer client:text address:text owner:text value:text " \
     "token:integer mode:text count:integer since_ms:integer "         \
@@ -599,25 +631,38 @@ static bool is_path_of(const struct route *route, struct bytes path,
     return true;
 }
 
-void routes_find(const char *method, struct bytes path, struct match *ret_match)
+static void routes_find_in(const struct route *table, uint32_t count,
+                           const char *method, struct bytes path,
+                           struct match *ret_match)
 {
     const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
     struct match *match = ret_match;
     *match = (struct match){0};
-    for (uint32_t i = 0; i < route_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         struct bytes rest;
         size_t at = strlen(match->allowed);
-        if (!is_path_of(&routes[i], path, &rest)) {
+        if (!is_path_of(&table[i], path, &rest)) {
             continue;
         }
-        bool is_get = strcmp(routes[i].method, "GET") == 0;
+        bool is_get = strcmp(table[i].method, "GET") == 0;
         snprintf(match->allowed + at, sizeof match->allowed - at, "%s%s%s",
-                 at > 0 ? ", " : "", routes[i].method, is_get ? ", HEAD" : "");
-        if (strcmp(routes[i].method, wanted) == 0) {
-            match->route = &routes[i];
+                 at > 0 ? ", " : "", table[i].method, is_get ? ", HEAD" : "");
+        if (strcmp(table[i].method, wanted) == 0) {
+            match->route = &table[i];
             match->rest = rest;
         }
     }
+}
+
+void routes_find(const char *method, struct bytes path, struct match *ret_match)
+{
+    routes_find_in(routes, route_count, method, path, ret_match);
+}
+
+void routes_find_consul(const char *method, struct bytes path,
+                        struct match *ret_match)
+{
+    routes_find_in(consul_routes, consul_route_count, method, path, ret_match);
 }
 
 void field_range(const struct field *field, uint64_t *ret_min,

@@ -52,6 +52,18 @@ enum route_kind {
     ROUTE_TERRAFORM_UNLOCK,
     ROUTE_FLEETLOCK_TAKE,
     ROUTE_FLEETLOCK_DROP,
+    ROUTE_CONSUL_CREATE,
+    ROUTE_CONSUL_RENEW,
+    ROUTE_CONSUL_DESTROY,
+    ROUTE_CONSUL_INFO,
+    ROUTE_CONSUL_LIST,
+    ROUTE_CONSUL_NODE,
+    ROUTE_CONSUL_GET,
+    ROUTE_CONSUL_PUT,
+    ROUTE_CONSUL_DELETE,
+    ROUTE_CONSUL_SELF,
+    ROUTE_CONSUL_LEADER,
+    ROUTE_CONSUL_PEERS,
     ROUTE_EVENTS, /* An answer without an end. */
     ROUTE_PRESENCE,
     ROUTE_PAGE,
@@ -94,6 +106,9 @@ struct route {
 
 extern const struct route routes[];
 extern const uint32_t route_count;
+/* Those of listen.consul, a protocol of its own: not part of the document. */
+extern const struct route consul_routes[];
+extern const uint32_t consul_route_count;
 
 /* Shapes of answers, for the document. */
 struct shape {
@@ -114,9 +129,11 @@ struct match {
     /* The path's methods, separated by ", "; empty: the path does not exist. */
     char allowed[64];
 };
-/* Finds the route; HEAD counts as GET. */
+/* Finds the route in routes[], or in consul_routes[]; HEAD counts as GET. */
 void routes_find(const char *method, struct bytes path,
                  struct match *ret_match);
+void routes_find_consul(const char *method, struct bytes path,
+                        struct match *ret_match);
 
 /* The range of a field: its own, or its option's. */
 void field_range(const struct field *field, uint64_t *ret_min,

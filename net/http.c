@@ -672,13 +672,9 @@ void http_stream_end(struct http_exchange *exchange)
 static void http_refuse(struct http_exchange *exchange, unsigned status,
                         const char *title, const char *detail)
 {
-    struct http_reply reply = {.status = status,
-                               .content_type = "application/problem+json",
-                               .header = {{"Connection", "close"}}};
-    buffer_printf(&reply.body,
-                  "{\"title\":\"%s\",\"status\":%u,\"code\":\"BADARG\","
-                  "\"detail\":\"%s\"}\n",
-                  title, status, detail);
+    struct http_reply reply;
+    http_head_refuse(exchange->http->limits.is_plain, status, title, detail,
+                     &reply);
     http_answer(exchange, &reply);
 }
 

@@ -55,6 +55,9 @@ struct http_limits {
      * one address; 0: unbounded. */
     size_t unread;
     size_t unread_per_address;
+    /* What the server itself refuses is answered 400 with a plain text,
+     * whatever the reason: for clients that know no other status. */
+    bool is_plain;
 };
 
 /* Answers up to this size do not count as unread. */

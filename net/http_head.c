@@ -12,8 +12,9 @@
 /* Headers that determine the end of a request, its host, its user and its
  * rights: a proxy could read a repeated one differently. */
 static const char *const once[] = {
-    "Host",         "Content-Length", "Transfer-Encoding", "Authorization",
-    "Hasp-Session", "Origin",         "Sec-Fetch-Site",    "Content-Type",
+    "Host",           "Content-Length", "Transfer-Encoding",
+    "Authorization",  "Hasp-Session",   "Origin",
+    "Sec-Fetch-Site", "Content-Type",   "X-Consul-Token",
 };
 
 #define ONCE_COUNT (sizeof once / sizeof *once)
@@ -119,4 +120,21 @@ const char *http_head_read(struct MHD_Connection *connection,
                                    .has_body = reading.body_size > 0 ||
                                                reading.count[2] > 0};
     return http_head_ambiguity(&reading);
+}
+
+void http_head_refuse(bool is_plain, unsigned status, const char *title,
+                      const char *detail, struct http_reply *ret_reply)
+{
+    *ret_reply = (struct http_reply){
+        .status = is_plain ? MHD_HTTP_BAD_REQUEST : status,
+        .content_type = is_plain ? "text/plain" : "application/problem+json",
+        .header = {{"Connection", "close"}}};
+    if (is_plain) {
+        buffer_printf(&ret_reply->body, "%s: %s", title, detail);
+    } else {
+        buffer_printf(&ret_reply->body,
+                      "{\"title\":\"%s\",\"status\":%u,\"code\":\"BADARG\","
+                      "\"detail\":\"%s\"}\n",
+                      title, status, detail);
+    }
 }

@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/http.h"
+
 struct http_head {
     uint64_t body_size; /* As announced; 0 for a chunked body. */
     bool has_body;
@@ -35,5 +37,10 @@ const char *http_head_read(struct MHD_Connection *connection,
                            const char *target, size_t target_size,
                            const char *method, const char *version,
                            struct http_head *ret_head);
+
+/* Fills the answer to a request whose head is refused: a problem document, or
+ * plain text with status 400 (struct http_limits). */
+void http_head_refuse(bool is_plain, unsigned status, const char *title,
+                      const char *detail, struct http_reply *ret_reply);
 
 #endif /* HASP_NET_HTTP_HEAD_H */

@@ -172,8 +172,11 @@ void certificates_use(struct certificates *certificates)
     }
     clients_use_tls(&node->clients, (enum tls_mode)options->tls_client,
                     certificates->now.clients);
-    if (node->web.http != NULL && certificates->now.web != NULL) {
-        http_use_tls(node->web.http, certificates->now.web);
+    struct http *const ports[] = {node->web.http, node->web.consul};
+    for (int i = 0; i < 2; i++) {
+        if (ports[i] != NULL && certificates->now.web != NULL) {
+            http_use_tls(ports[i], certificates->now.web);
+        }
     }
     if (node->members.peers != NULL) {
         peers_use_tls(node->members.peers, (enum tls_mode)options->tls_peer,

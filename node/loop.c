@@ -335,6 +335,7 @@ static void loop_arm(struct hasp_node *node, uint64_t now_ns)
      * changed. */
     uint64_t at = u64_min(loop->tick_ns, journal_next(&node->journal));
     at = u64_min(at, loop->deadline_ns);
+    at = u64_min(at, web_due(&node->web));
     if (loop->turn->is_stopping) {
         at = u64_min(at, loop->stop_by_ns);
     }

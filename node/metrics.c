@@ -447,7 +447,10 @@ static void put_doors(const struct hasp_node *node, struct buffer *out)
                  "Answers to the protocols of other programs: done, refused "
                  "because another holds the lock, and refused otherwise.");
     for (enum gateway_door door = 0; door < GATEWAY_DOOR_COUNT; door++) {
-        const struct gateway_door_count *count = &node->web.gateway.doors[door];
+        const struct gateway *gateway = door == GATEWAY_CONSUL
+                                            ? &node->web.consul_gateway
+                                            : &node->web.gateway;
+        const struct gateway_door_count *count = &gateway->doors[door];
         const char *name = gateway_door_name(door);
         const struct {
             const char *name;
@@ -464,6 +467,15 @@ static void put_doors(const struct hasp_node *node, struct buffer *out)
     }
 }
 
+/* The sum over the HTTP ports that are open. */
+static uint64_t sum_of_ports(const struct hasp_node *node,
+                             uint64_t (*count)(const struct http *http))
+{
+    const struct web *web = &node->web;
+    return (web->http != NULL ? count(web->http) : 0) +
+           (web->consul != NULL ? count(web->consul) : 0);
+}
+
 static void put_tls(const struct hasp_node *node, struct buffer *out)
 {
     int64_t days_node, days_ca;
@@ -476,12 +488,15 @@ static void put_tls(const struct hasp_node *node, struct buffer *out)
     buffer_printf(out, "hasp_tls_failures_total{port=\"peer\"} %" PRIu64 "\n",
                   peers_tls_failed(node->members.peers));
     buffer_printf(out, "hasp_tls_failures_total{port=\"http\"} %" PRIu64 "\n",
-                  node->web.http != NULL ? http_tls_failed(node->web.http) : 0);
+                  sum_of_ports(node, http_tls_failed));
     metrics_counter(
         out, "hasp_http_unread_closed_total",
         "HTTP connections closed because clients left too many bytes of "
         "answers unread.",
-        node->web.http != NULL ? http_unread_cut(node->web.http) : 0);
+        sum_of_ports(node, http_unread_cut));
+    metrics_gauge(out, "hasp_consul_waits",
+                  "Blocking GETs of clients of Consul that wait.",
+                  node->web.consul_gateway.wait_count);
     metrics_counter(out, "hasp_tls_reload_failures_total",
                     "Changed certificates that were rejected.",
                     node->certificates.failed_count);

@@ -84,7 +84,10 @@ int hasp_node_open(const struct hasp_node_options *options,
                 clients_open_local(&node->clients, node->options.listen_local,
                                    why) != 0) ||
                (node->options.listen_http != NULL &&
-                web_open(&node->web, node->options.listen_http, why) != 0)) {
+                web_open(&node->web, node->options.listen_http, why) != 0) ||
+               (node->options.listen_consul != NULL &&
+                web_open_consul(&node->web, node->options.listen_consul, why) !=
+                    0)) {
         status = HASP_NODE_UNAVAILABLE;
     } else {
         certificates_use(&node->certificates);

@@ -318,12 +318,13 @@ static int check_listeners(const struct hasp_node_options *options,
     const char *const listeners[][2] = {
         {"listen.client", options->listen_client},
         {"listen.peer", options->listen_peer},
-        {"listen.http", options->listen_http}};
-    for (int i = 0; i < 3; i++) {
+        {"listen.http", options->listen_http},
+        {"listen.consul", options->listen_consul}};
+    for (int i = 0; i < 4; i++) {
         for (int j = 0; j < i; j++) {
             const char *one = listeners[j][1], *other = listeners[i][1];
-            size_t size = strlen(one);
-            if (other != NULL && strcmp(one, other) == 0 &&
+            size_t size = one != NULL ? strlen(one) : 0;
+            if (one != NULL && other != NULL && strcmp(one, other) == 0 &&
                 strcmp(one + size - 2, ":0") != 0) {
                 return options_refuse(why,
                                       "%s and %s are both %s; use two ports",
@@ -393,6 +394,10 @@ int hasp_node_options_check(const struct hasp_node_options *options,
     if (rv == 0 && options->listen_http != NULL) {
         rv = check_address(options, options->tls_http, "listen.http",
                            options->listen_http, why);
+    }
+    if (rv == 0 && options->listen_consul != NULL) {
+        rv = check_address(options, options->tls_http, "listen.consul",
+                           options->listen_consul, why);
     }
     rv = rv ?: check_listeners(options, why);
     rv = rv ?: check_fleetlock(options, why);

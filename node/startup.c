@@ -489,7 +489,7 @@ static bool may_found_alone(const struct hasp_node *node)
     return node->options.founds_alone ||
            (listener_is_loopback(node->clients.listener) &&
             peers_is_loopback(node->members.peers) &&
-            (node->web.http == NULL || http_is_loopback(node->web.http)));
+            web_is_loopback(&node->web));
 }
 
 static void refuse_alone(struct hasp_node *node)

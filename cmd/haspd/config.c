@@ -629,6 +629,7 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     }
     choose_listeners(config);
     drop_if_off(&options->listen_http);
+    drop_if_off(&options->listen_consul);
     drop_if_off(&options->listen_local);
     drop_if_off(&options->audit_file);
     return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;

@@ -205,6 +205,14 @@ struct hasp_node_options {
      * 1 to 64: "default:1 edge:3". The same on each node. NULL: none. */
     const char *http_fleetlock;
     bool http_api; /* false: only probes and metrics over HTTP. */
+    /* "host:port" for clients of Consul's sessions and locks; NULL: none. TLS
+     * as for listen_http. */
+    const char *listen_consul;
+    /* The name of their datacenter; NULL: dc1. Clients that ask for another one
+     * are refused. */
+    const char *consul_datacenter;
+    /* Their sessions without a TTL; false: they are refused. */
+    bool consul_no_ttl_is_durable;
 
     /* The members that found the cluster; the list must be the same on each of
      * them. Later members are learned from the log. Empty: a cluster of one. A

@@ -60,16 +60,17 @@ static void http_wake(void *data)
     node->next_turn_ms = node->world->now_ms;
 }
 
-static struct gateway *gateway_of(const struct world_node *node)
+static struct gateway *gateway_of(const struct world_node *node, uint64_t conn)
 {
-    return &((struct drawn_http *)node->far)->gateway;
+    struct drawn_http *http = node->far;
+    return (conn & GATEWAY_CONN_CONSUL) != 0 ? &http->consul : &http->gateway;
 }
 
 static struct buffer *port_output(void *data, uint64_t conn)
 {
     struct world_node *node = data;
     return conn < CONN_MAX ? &node->client[conn].output
-                           : gateway_output(gateway_of(node), conn);
+                           : gateway_output(gateway_of(node, conn), conn);
 }
 
 static void port_close(void *data, uint64_t conn, const char *reason)
@@ -79,7 +80,7 @@ static void port_close(void *data, uint64_t conn, const char *reason)
     if (conn < CONN_MAX) {
         node->client[conn].was_closed = true;
     } else {
-        gateway_close(gateway_of(node), conn);
+        gateway_close(gateway_of(node, conn), conn);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "http/consul_format.h"
 #include "http/routes.h"
 #include "net/json.h"
 
@@ -79,6 +80,18 @@ void *http_owner(const struct http_exchange *exchange)
     return exchange->owner;
 }
 
+/* The newest sessions of listen.consul. */
+static char consul_ids[4][CONSUL_ID_SIZE];
+
+static void keep_consul_id(json_t *json)
+{
+    static uint32_t next;
+    const char *id = json_string_value(json_object_get(json, "ID"));
+    if (id != NULL && strlen(id) == CONSUL_ID_SIZE - 1) {
+        memcpy(consul_ids[next++ % 4], id, CONSUL_ID_SIZE);
+    }
+}
+
 void http_answer(struct http_exchange *exchange, struct http_reply *reply)
 {
     struct bytes body = buffer_bytes(&reply->body);
@@ -92,6 +105,7 @@ void http_answer(struct http_exchange *exchange, struct http_reply *reply)
             (const char *)body.data, body.size,
             JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
         CHECK(json != NULL);
+        keep_consul_id(json);
         json_decref(json);
     }
     buffer_done(&reply->body);
@@ -325,11 +339,86 @@ static const struct route *draw_route(const struct draw *draw)
     return route;
 }
 
+/* --- Requests to listen.consul -------------------------------------------- */
+
+static const char *consul_id(const struct draw *draw)
+{
+    uint32_t at = below(draw, 5);
+    return at == 4 || consul_ids[at][0] == '\0'
+               ? "0038bc00-0000-4500-8000-000000000000"
+               : consul_ids[at];
+}
+
+static void put_consul_query(const struct draw *draw, struct buffer *out)
+{
+    static const char *const words[] = {
+        "keys",        "recurse", "raw",      "dc=dc1",  "dc=x",
+        "cas=1",       "flags=7", "token=",   "wait=1s", "wait=x",
+        "separator=/", "stale",   "flags=-1", "a=%zz",   "index=0"};
+    uint32_t count = below(draw, 4) == 0 ? 2 : 0;
+    buffer_put_u8(out, '?');
+    switch (below(draw, 4)) {
+    case 0:
+        buffer_printf(out, "release=%s&", consul_id(draw));
+        break;
+    case 1:
+        buffer_printf(out, "index=%" PRIu64 "&wait=%ums&",
+                      draw->heard->number[below(draw, DRAWN_HEARD_COUNT)],
+                      below(draw, 3000));
+        break;
+    default:
+        buffer_printf(out, "acquire=%s&", consul_id(draw));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        buffer_put_text(out, words[below(draw, sizeof words / sizeof *words)]);
+        buffer_put_u8(out, '&');
+    }
+}
+
+static const struct route *draw_consul(const struct draw *draw,
+                                       struct http_exchange *exchange)
+{
+    static const char *const bodies[] = {
+        "{\"TTL\":\"10s\",\"LockDelay\":\"1s\"}",
+        "{\"ttl\":\"15.0s\",\"LockDelay\":0,\"Name\":\"n\"}",
+        "{\"TTL\":\"10s\",\"Checks\":[\"serfHealth\"],\"Node\":\"k\"}",
+        "{\"TTL\":7}",
+        "[]",
+        "{",
+        ""};
+    static const char *const keys[] = {"k", "a", "a/b", "a%2Fb", "%00", "%"};
+    const struct route *route;
+    do { /* More of those that change something. */
+        route = &consul_routes[below(draw, consul_route_count)];
+    } while (route->kind != ROUTE_CONSUL_CREATE &&
+             route->kind != ROUTE_CONSUL_PUT && below(draw, 4) != 0);
+    const char *mark = strchr(route->path, '{');
+    struct buffer *out = &exchange->target;
+    if (mark == NULL) {
+        buffer_put_text(out, route->path);
+    } else {
+        buffer_put(out, route->path, (size_t)(mark - route->path));
+        buffer_put_text(out,
+                        strncmp(mark, "{id}", 4) == 0
+                            ? consul_id(draw)
+                            : keys[below(draw, sizeof keys / sizeof *keys)]);
+    }
+    put_consul_query(draw, out);
+    buffer_put_text(&exchange->body,
+                    bodies[below(draw, 2) == 0
+                               ? 0
+                               : below(draw, sizeof bodies / sizeof *bodies)]);
+    return route;
+}
+
 /* --- Exchanges ------------------------------------------------------------ */
 
 void drawn_http_open(struct drawn_http *http, const struct gateway_port *port)
 {
+    struct gateway_consul consul = {
+        .datacenter = "dc1", .is_durable = true, .waits_max = 2};
     gateway_open(&http->gateway, port, "", true);
+    gateway_open_consul(&http->consul, port, "", &consul);
 }
 
 static void end(struct drawn_http *http, uint32_t place)
@@ -351,13 +440,14 @@ void drawn_http_close(struct drawn_http *http)
         end(http, i);
     }
     gateway_done(&http->gateway);
+    gateway_done(&http->consul);
 }
 
 bool drawn_http_send(struct drawn_http *http, const struct choice *choice,
                      const struct drawn_heard *heard)
 {
     struct draw draw = {choice, heard};
-    const struct route *route = draw_route(&draw);
+    bool is_consul = below(&draw, 3) == 0;
     uint32_t place = 0;
     while (place < DRAWN_EXCHANGE_MAX && http->exchange[place] != NULL) {
         place++;
@@ -366,15 +456,19 @@ bool drawn_http_send(struct drawn_http *http, const struct choice *choice,
         return false;
     }
     struct http_exchange *exchange = memory_new(sizeof *exchange);
+    const struct route *route = is_consul ? draw_consul(&draw, exchange)
+                                          : draw_route(&draw);
     exchange->method = route->method;
     exchange->bearer = below(&draw, 8) == 0 ? "Bearer hasp_x" : NULL;
     snprintf(exchange->session, sizeof exchange->session, "%" PRIu64 ":%s",
              heard->number[below(&draw, DRAWN_HEARD_COUNT)], SECRET);
-    put_path(&draw, route, &exchange->target);
-    put_fields(&draw, route, exchange);
+    if (!is_consul) {
+        put_path(&draw, route, &exchange->target);
+        put_fields(&draw, route, exchange);
+    }
     buffer_put_u8(&exchange->target, 0);
     http->exchange[place] = exchange;
-    gateway_request(&http->gateway, exchange);
+    gateway_request(is_consul ? &http->consul : &http->gateway, exchange);
     return true;
 }
 
@@ -383,7 +477,9 @@ void drawn_http_look_after(struct drawn_http *http, uint64_t now_ns,
 {
     struct draw draw = {choice, NULL};
     gateway_flush(&http->gateway);
+    gateway_flush(&http->consul);
     gateway_tick(&http->gateway, now_ns);
+    gateway_tick(&http->consul, now_ns);
     for (uint32_t i = 0; i < DRAWN_EXCHANGE_MAX; i++) {
         struct http_exchange *exchange = http->exchange[i];
         if (exchange != NULL &&

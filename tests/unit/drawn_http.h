@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* HTTP requests drawn from the table of routes, each field with values from
+/* HTTP requests drawn from the tables of routes, each field with values from
  * small pools; and a replacement of net/http.h, so that the gateway carries
  * them out at a core without a socket. Each JSON answer has to be valid
  * JSON. */
@@ -16,6 +16,7 @@
 /* At one node. */
 struct drawn_http {
     struct gateway gateway;
+    struct gateway consul; /* That of listen.consul. */
     struct http_exchange *exchange[DRAWN_EXCHANGE_MAX]; /* NULL: free. */
 };
 

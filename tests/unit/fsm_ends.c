@@ -7,9 +7,9 @@
 void run_close(struct script *script, struct buffer *out)
 {
     struct origin origin = origin_in(script);
-    encode_close(out,
-                 &(struct close_command){.origin = origin,
-                                         .is_unclean = flag(script, "unclean")});
+    encode_close(
+        out, &(struct close_command){.origin = origin,
+                                     .is_unclean = flag(script, "unclean")});
 }
 
 void run_expire(struct script *script, struct buffer *out)
