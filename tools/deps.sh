@@ -31,7 +31,8 @@ test='libcmocka-dev clang libclang-rt-dev lld clang-format
     python3-wheel python3-redis python3-prometheus-client python3-jsonschema
     mandoc redis-tools nodejs chromium chromium-driver python3-selenium
     curl dnsmasq-base iproute2 iptables procps strace spin systemd
-    golang-go default-jdk-headless mypy node-typescript'
+    golang-go default-jdk-headless mypy node-typescript
+    python3-consul python3-tooz'
 deb='debhelper dpkg-dev dh-python git lintian pybuild-plugin-pyproject
     python3-all python3-setuptools
     piuparts mmdebstrap systemd-container reprepro minisign gpg gpg-agent'

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cluster import wait_until
-from consul import (LOCK_FLAGS, NOBODY, acquire, call, consul_cluster,
+from consul_cluster import (LOCK_FLAGS, NOBODY, acquire, call, consul_cluster,
                     open_session, release)
 from test_users import Tool
 
