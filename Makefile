@@ -522,6 +522,11 @@ bench-peers: all $(B)/bench $(B)/null_server ## hasp, Redis, etcd, ZooKeeper sid
 	@tools/bench_peers.py $(B) --install
 	@tools/bench_peers.py $(B) --write
 
+.PHONY: paused-holders
+paused-holders: all ## a holder paused past its lease 1,000 times, on hasp, Redis and etcd, with and without a gate
+	@/usr/bin/python3 tools/paused_holders.py $(B) --install
+	@/usr/bin/python3 tools/paused_holders.py $(B)
+
 .PHONY: goals
 goals: all $(B)/bench $(B)/null_server ## what docs/performance.md promises, measured: six minutes
 	@tools/goals.py $(B) --install

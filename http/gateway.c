@@ -178,9 +178,17 @@ static void gateway_take_answer(struct exchange *exchange,
                                 const struct resp_reply *reply)
 {
     const struct route *route = exchange->fields.route;
+    struct problem problem;
+    if ((route->flags & ROUTE_IS_GATE) != 0 && reply->value[0].integer == 0 &&
+        fields_get(&exchange->fields, "gate")->number != 0) {
+        problem_set(&problem, 403, "STALE", "token",
+                    "a higher token has been admitted: another client holds "
+                    "the lock, or has held it since");
+        exchange_refuse(exchange, &problem, NULL);
+        return;
+    }
     if (reply->value[0].type == RESP_NULL &&
         (route->flags & ROUTE_MAY_BE_HELD) != 0) {
-        struct problem problem;
         problem_set(&problem, 423, "HELD", NULL,
                     "the lock was not granted within wait_ms");
         exchange_refuse(exchange, &problem, NULL);

@@ -222,7 +222,12 @@ static const struct field terraform_fields[] = {
             "The resource that the fence protects."                      \
     }
 static const struct field fence_fields[] = {RESOURCE, END};
-static const struct field admit_fields[] = {RESOURCE, TOKEN, END};
+static const struct field admit_fields[] = {
+    RESOURCE,
+    TOKEN,
+    {"gate", FIELD_FLAG, NULL, 0, 0, FIELD_ASIDE,
+     "Answers 403 instead of 0, for a proxy that reads only the status."},
+    END};
 static const struct field fence_remove_fields[] = {RESOURCE, BY, END};
 #define LISTED                                                            \
     OPTION("session", FIELD_NUMBER, "SESSION", "A session's id, or ..."), \
@@ -416,7 +421,7 @@ const struct route routes[] = {
      "Reports that a machine of a fleet has rebooted (FleetLock)."},
 
     {"POST", "/v1/fence/admit", ROUTE_COMMAND, "FENCE.ADMIT", NULL,
-     admit_fields, MEMBER("admitted", "integer"), 0,
+     admit_fields, MEMBER("admitted", "integer"), ROUTE_IS_GATE,
      "Admits a token: 1 if no higher one has been admitted, otherwise 0."},
     {"POST", "/v1/fence/remove", ROUTE_COMMAND, "FENCE.REMOVE", NULL,
      fence_remove_fields, MEMBER("removed", "integer"), 0,

@@ -224,7 +224,8 @@ def test_bodies_are_read_as_go_reads_them(cluster):
         assert answer.status == 500 and b"consul.no_ttl" in answer.body
         assert answer.body.startswith(b"Invalid Session TTL '0'"), answer
     answer = create({"TTL": "soon"})
-    assert answer.status == 500 and answer.body.startswith(b"Session TTL 'soon' invalid")
+    assert answer.status == 500
+    assert answer.body.startswith(b"Session TTL 'soon' invalid")
 
 
 def test_what_a_lock_service_has_not_is_refused(cluster, key):
@@ -240,7 +241,7 @@ def test_what_a_lock_service_has_not_is_refused(cluster, key):
     assert put("?acquire=" + session, "x" * 4096).status == 400
     with contextlib.suppress(OSError):  # It is refused before all is sent.
         assert put("?acquire=" + session, "x" * 3000000).status == 400
-    assert call(node, "PUT", "/v1/kv/%s?acquire=%s" % ("x" * 505, session)).status == 400
+    assert acquire(node, "x" * 505, session).status == 400
     assert call(node, "PUT", "/v1/kv/a%00b?acquire=" + session).status == 400
     assert call(node, "PUT", "/v1/kv/?acquire=" + session).status == 400
     for target in ("/v1/kv/%s?acquire=%s&dc=dc2" % (key, session),):
@@ -268,7 +269,8 @@ def test_no_refusal_looks_like_an_answer(cluster, key):
     session = open_session(node)
     target = "/v1/kv/%s?acquire=%s" % (key, session)
     for method, target, body, headers in (
-            ("PUT", target, "x" * 300000, {}), ("PUT", target, "v", {"Host": "evil.example"}),
+            ("PUT", target, "x" * 300000, {}),
+            ("PUT", target, "v", {"Host": "evil.example"}),
             ("PUT", target, "v", {"Origin": "http://evil.example"}),
             ("PUT", target, "v", {"Authorization": "Bearer no"}),
             ("PUT", target, "v", {"X-Consul-Token": "no"}),
@@ -298,7 +300,7 @@ def test_the_agent(cluster):
 
 
 def test_a_lock_delay_keeps_a_key_closed(cluster, key):
-    """Of a session that is destroyed, too: its holder may believe in the lock."""
+    """This includes a destroyed session: its holder may believe in the lock."""
     one, two, three = cluster.nodes
     zombie = open_session(one, LockDelay="3s")
     other = open_session(two)
@@ -356,7 +358,8 @@ def test_locks_of_other_clients_are_seen(cluster, key):
         for answer in (acquire(node, key, shown["Session"]),
                        release(node, key, shown["Session"])):
             assert answer.status == 500
-        assert call(node, "PUT", "/v1/session/destroy/" + shown["Session"]).status == 200
+        destroyed = call(node, "PUT", "/v1/session/destroy/" + shown["Session"])
+        assert destroyed.status == 200
         assert get(node, key).key()["Session"] == shown["Session"]
         ours = open_session(node)
         assert acquire(node, key, ours).body == b"false"
@@ -440,7 +443,8 @@ def test_users_and_rights(guarded):
                      for user in ("ann", "bob", "eve"))
     ours = open_session(node, ann)
     for headers in ({}, {"X-Consul-Token": ""}):
-        assert call(node, "PUT", "/v1/session/create", {"TTL": "10s"}, headers).status == 403
+        refused = call(node, "PUT", "/v1/session/create", {"TTL": "10s"}, headers)
+        assert refused.status == 403
         assert acquire(node, "app/a", ours, headers=headers).status == 403
         assert call(node, "GET", "/v1/kv/app/a", None, headers).status == 403
     wrong = call(node, "GET", "/v1/kv/app/a", None, {"X-Consul-Token": "no"})

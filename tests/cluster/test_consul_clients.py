@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Clients of Consul that nobody here wrote, unmodified, against listen.consul:
 Debian's python3-consul and tooz, npm's consul 0.40.0 (its Lock) and 2.0.1 (kv, session
-and watch); where they can be fetched, python3-consul2 and Ansible's modules.
+and watch); if they can be fetched, python3-consul2 and Ansible's modules.
 Processes take one lock in turns while leaders are killed. The holds of all of
 them, by a clock that they share, must not overlap, and tokens must grow.
 
@@ -249,8 +249,9 @@ def test_ansible_takes_a_lock(folder):
         pytest.skip("python3-consul is not installed: make deps-test")
     with consul_cluster(1, "[consul]\nno_ttl = durable\n") as cluster:
         node = cluster.leader()
-        ours, other = (run_module(folder, "consul_session", node, state="present", name=name,
-                              delay=0)["session_id"] for name in ("a", "b"))
+        ours, other = (run_module(folder, "consul_session", node, state="present",
+                                  name=name, delay=0)["session_id"]
+                       for name in ("a", "b"))
 
         def lock(state, session, value):
             return run_module(folder, "consul_kv", node, state=state, key="deploy",
@@ -263,7 +264,9 @@ def test_ansible_takes_a_lock(folder):
         assert lock("acquire", other, "b") is True
         shown = run_module(folder, "consul_session", node, state="info", id=other)
         assert shown["sessions"][1]["Name"] == "b"
-        refused = run_module(folder, "consul_kv", node, state="present", key="x", value="y")
+        refused = run_module(folder, "consul_kv", node, state="present", key="x",
+                             value="y")
         assert refused["failed"] and "hasp keeps locks" in refused["msg"]
-        assert run_module(folder, "consul_session", node, state="absent", id=other)["changed"]
+        gone = run_module(folder, "consul_session", node, state="absent", id=other)
+        assert gone["changed"]
         assert call(node, "GET", "/v1/kv/deploy").status == 404

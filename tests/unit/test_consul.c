@@ -5,7 +5,7 @@
 
 #include "http/consul.h"
 #include "http/exchange.h"
-#include "http/json.h"
+#include "net/json.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
@@ -228,7 +228,8 @@ static const char *open_session(const char *delay, char out[CONSUL_ID_SIZE])
 {
     char body[128];
     json_error_t error;
-    snprintf(body, sizeof body, "{\"TTL\":\"10s\",\"LockDelay\":\"%s\"}", delay);
+    snprintf(body, sizeof body, "{\"TTL\":\"10s\",\"LockDelay\":\"%s\"}",
+             delay);
     struct http_exchange *answer = ASK("PUT", body, "/v1/session/create");
     json_t *json = json_loads(answer->answer, 0, &error);
     assert_int_equal(answer->status, 200);
@@ -276,11 +277,9 @@ static void a_get_is_answered_by_a_change_of_its_key_alone(void **state)
 
     /* The same index again: it has changed since. The new one: it has not. */
     uint64_t held = wait->index;
-    assert_shows(ASK("GET", "", "/v1/kv/k?index=%llu",
-                     (unsigned long long)index),
-                 ours);
-    wait = start(1, "GET", "", "/v1/kv/k?index=%llu",
-                 (unsigned long long)held);
+    assert_shows(
+        ASK("GET", "", "/v1/kv/k?index=%llu", (unsigned long long)index), ours);
+    wait = start(1, "GET", "", "/v1/kv/k?index=%llu", (unsigned long long)held);
     /* Nor does a native client that waits change what is shown. */
     client_ask(world, 1, 1, "SESSION.OPEN");
     client_ask(world, 1, 1, "LOCK.ACQUIRE consul/k WAIT 100");
@@ -386,9 +385,9 @@ static void every_refusal_is_plain_text(void **state)
 {
     (void)state;
     static const char *const codes[] = {
-        "BADARG",  "ERR",  "NOAUTH", "WRONGPASS", "NOPERM",   "NOTLS",
-        "NOTHELD", "GONE", "LIMIT",  "NOSESSION", "DEADLOCK", "BLACKLISTED",
-        "BUSY",    "LEVEL", "HELD",  "NOLEADER",  "UNKNOWN",  "EXPIRED"};
+        "BADARG",  "ERR",   "NOAUTH", "WRONGPASS", "NOPERM",   "NOTLS",
+        "NOTHELD", "GONE",  "LIMIT",  "NOSESSION", "DEADLOCK", "BLACKLISTED",
+        "BUSY",    "LEVEL", "HELD",   "NOLEADER",  "UNKNOWN",  "EXPIRED"};
     for (unsigned status = 400; status < 600; status++) {
         for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
             struct http_reply reply = {0};
