@@ -23,6 +23,7 @@ import pytest
 
 from cluster import wait_until
 from consul_cluster import acquire, call, consul_cluster, open_session
+from debian_files import unpack
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILLS = int(os.environ.get("CONSUL_KILLS", "2"))
@@ -52,21 +53,9 @@ def fetch_npm(folder):
 
 
 def fetch_debian(folder, kind):
-    """Unpacks packages that need not be installed; returns their modules' path."""
-    into = folder / ("debian-" + kind)
-    path = into / "usr" / "lib" / "python3" / "dist-packages"
-    into.mkdir(exist_ok=True)
-    if path.exists():
-        return str(path)
-    try:
-        subprocess.run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download",
-                        *DEBIAN[kind]], cwd=into, check=True, capture_output=True,
-                       timeout=120)
-        for package in into.glob("*.deb"):
-            subprocess.run(["dpkg-deb", "-x", package, into], check=True, timeout=120)
-    except (OSError, subprocess.SubprocessError) as error:
-        pytest.skip("no Debian mirror to fetch %s from: %s" % (kind, error))
-    return str(path)
+    """Returns the path of the modules."""
+    return str(unpack(folder / ("debian-" + kind), *DEBIAN[kind])
+               / "usr" / "lib" / "python3" / "dist-packages")
 
 
 def command_of(folder, kind):
