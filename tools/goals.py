@@ -18,6 +18,7 @@ that is otherwise idle.
 
 import argparse
 import os
+import math
 import re
 import resource
 import shutil
@@ -151,8 +152,10 @@ class Rates:
             figure[0] for figure in self.found[('hasp', *work)])
 
     def cpu_ms(self, *work):
-        return statistics.median(
-            1000 * figure[1] for figure in self.found[('hasp', *work)])
+        # A short round on a busy machine can end without a cycle.
+        found = [1000 * cpu for _, cpu in self.found[('hasp', *work)]
+                 if cpu is not None]
+        return statistics.median(found) if found else math.inf
 
 
 # --- The table ----------------------------------------------------------------
