@@ -363,6 +363,10 @@ bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
                   struct quiet *ret_quiet);
 /* NULL if it has ended or never existed. */
 const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
+/* False if the rights of the session have changed, and SWEEP has yet to end the
+ * waits that it may no longer have. */
+bool lockfsm_is_rechecked(const struct lockfsm *fsm,
+                          const struct session *session);
 /* True if there is work for a SWEEP, with '*ret_places' places. */
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places);
 /* True if a session is granted nothing and its heartbeats do not count: its

@@ -34,7 +34,7 @@
 #define SIM_NODE_MAX 12
 #define SIM_CLIENT_MAX 11
 #define SIM_HOST_MAX (SIM_NODE_MAX + SIM_CLIENT_MAX)
-#define SIM_LIFE_MAX 4
+#define SIM_LIFE_MAX 16
 
 struct sim;
 

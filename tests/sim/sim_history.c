@@ -185,6 +185,15 @@ static void check_token(const struct writing *w, const struct past_lock *lock,
     }
 }
 
+/* A request that also waits for another lock does not hold up compatible
+ * requests: a reader, or one for another slot. */
+static bool lets_pass(const struct past_wait *wait, bool is_shared,
+                      bool is_slots)
+{
+    return wait->is_several &&
+           ((wait->is_shared && is_shared) || (wait->is_slots && is_slots));
+}
+
 /* Requests that a barging request overtakes must wait for a holder that was
  * there first. */
 static void check_passing(const struct writing *w, const struct past_lock *lock)
@@ -203,9 +212,11 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
             }
             newest = grant->from;
         }
-        bool is_reader = wait->is_shared &&
-                         w->command->acquire->mode == LOCK_SHARED;
-        if (!is_reader &&
+        bool is_shared = w->command->acquire->mode == LOCK_SHARED;
+        bool is_slots = w->command->acquire->mode == LOCK_SLOTS;
+        bool needs_no_barge = (wait->is_shared && is_shared) ||
+                              lets_pass(wait, is_shared, is_slots);
+        if (!needs_no_barge &&
             (oldest != NEVER ? oldest : newest) > wait->wait_index) {
             sim_fail(w->sim, ORACLE_ORDER,
                      "nobody is overtaken forever: entry %" PRIu64
@@ -214,15 +225,6 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
                      lock->name);
         }
     }
-}
-
-/* A request that also waits for another lock does not hold up compatible
- * requests: a reader, or one for another slot. */
-static bool lets_pass(const struct past_wait *wait, bool is_shared,
-                      bool is_slots)
-{
-    return wait->is_several &&
-           ((wait->is_shared && is_shared) || (wait->is_slots && is_slots));
 }
 
 /* True if there is a wait that may still be granted the lock. A wait does not
@@ -238,7 +240,8 @@ static bool is_awaited(const struct writing *w, const struct past_lock *lock)
                          lets_pass(wait,
                                    w->command->acquire->mode == LOCK_SHARED,
                                    w->command->acquire->mode == LOCK_SLOTS);
-        if (session != NULL && session->recheck_serial == 0 && !is_passed) {
+        if (session != NULL && lockfsm_is_rechecked(w->fsm, session) &&
+            !is_passed) {
             return true;
         }
     }
