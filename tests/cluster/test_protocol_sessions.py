@@ -33,6 +33,7 @@ SHOWN = [
     "labels",
     "blacklisted",
     "user",
+    "will",
 ]
 
 

@@ -86,35 +86,97 @@ static size_t quoted_size(struct bytes text)
     return size < text.size ? size : text.size;
 }
 
-static bool ends_with(const struct buffer *out, const char *word)
+/* True if the value that follows is one that no client or operator chose. */
+static bool is_after(const struct buffer *out, const char *const *keys,
+                     size_t count)
 {
-    size_t size = strlen(word);
-    return out->size >= size &&
-           memcmp(out->data + out->size - size, word, size) == 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t size = strlen(keys[i]);
+        if (out->size > size &&
+            memcmp(out->data + out->size - size, keys[i], size) == 0 &&
+            strchr(" \n", out->data[out->size - size - 1]) != NULL) {
+            return true;
+        }
+    }
+    return false;
 }
 
+/* Hashes a value in quotes, at '"'; returns its size. */
+static size_t redact_quoted(const struct debug_bundle *bundle,
+                            struct bytes value, struct buffer *out)
+{
+    static const char *const plain[] = {"event=", "frames=", "check="};
+    char hash[HASH_TEXT_SIZE];
+    struct bytes rest = bytes_of(value.data + 1, value.size - 1);
+    struct bytes quoted = bytes_of(rest.data, quoted_size(rest));
+    bool is_plain = is_after(out, plain, sizeof plain / sizeof *plain);
+    buffer_put_u8(out, '"');
+    if (is_plain) {
+        buffer_put(out, quoted.data, quoted.size);
+    } else {
+        hash_name(bundle, quoted, hash);
+        buffer_put_text(out, hash);
+    }
+    if (1 + quoted.size == value.size) {
+        return value.size;
+    }
+    buffer_put(out, rest.data + quoted.size, 1); /* The closing quote. */
+    return quoted.size + 2;
+}
+
+/* True if the line is an operator's act: its words have no quotes if they need
+ * none, as in name=dave. */
+static bool is_act(struct bytes lines)
+{
+    static const char event[] = " event=\"administration\"";
+    const uint8_t *end = memchr(lines.data, '\n', lines.size);
+    size_t size = end != NULL ? (size_t)(end - lines.data) : lines.size;
+    return memmem(lines.data, size, event, sizeof event - 1) != NULL;
+}
+
+/* Hashes a value without quotes if it is not a number; returns its size. */
+static size_t redact_word(const struct debug_bundle *bundle, struct bytes value,
+                          struct buffer *out)
+{
+    static const char *const plain[] = {"level=", "command="};
+    char hash[HASH_TEXT_SIZE];
+    size_t size = 0;
+    uint64_t number;
+    while (size < value.size && value.data[size] != ' ' &&
+           value.data[size] != '\n') {
+        size++;
+    }
+    struct bytes word = bytes_of(value.data, size);
+    if (size == 0 || bytes_to_u64(word, &number) ||
+        is_after(out, plain, sizeof plain / sizeof *plain)) {
+        buffer_put(out, word.data, word.size);
+    } else {
+        hash_name(bundle, word, hash);
+        buffer_put_text(out, hash);
+    }
+    return size;
+}
+
+/* Values in quotes, and those of acts. */
 void redact_lines(const struct debug_bundle *bundle, struct bytes lines,
                   struct buffer *out)
 {
-    char hash[HASH_TEXT_SIZE];
-    for (size_t i = 0; i < lines.size; i++) {
-        buffer_put(out, lines.data + i, 1);
-        if (lines.data[i] != '"') {
-            continue;
+    bool hashes_words = false;
+    for (size_t i = 0; i < lines.size;) {
+        struct bytes rest = bytes_of(lines.data + i, lines.size - i);
+        if (i == 0 || lines.data[i - 1] == '\n') {
+            hashes_words = is_act(rest);
         }
-        struct bytes rest = bytes_of(lines.data + i + 1, lines.size - i - 1);
-        struct bytes quoted = bytes_of(rest.data, quoted_size(rest));
-        if (ends_with(out, "event=\"") || ends_with(out, "frames=\"") ||
-            ends_with(out, "check=\"")) {
-            buffer_put(out, quoted.data, quoted.size);
-        } else {
-            hash_name(bundle, quoted, hash);
-            buffer_put_text(out, hash);
+        size_t size = 0;
+        if (rest.data[0] == '"') {
+            size = redact_quoted(bundle, rest, out);
+        } else if (hashes_words && i > 0 && lines.data[i - 1] == '=') {
+            size = redact_word(bundle, rest, out);
         }
-        i += quoted.size;
-        if (i + 1 < lines.size) {
-            i++;
-            buffer_put(out, lines.data + i, 1); /* The closing quote. */
+        if (size == 0) {
+            buffer_put(out, rest.data, 1);
+            size = 1;
         }
+        i += size;
     }
 }
