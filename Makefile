@@ -411,7 +411,7 @@ sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
 # The same with libraft's assertions, where its source can be had.
 .PHONY: sim-asserts
 sim-asserts: $(B)/sim
-	@tools/raft-asserts.sh $(B) --seed $(SEED) --seeds $(SEEDS) \
+	@SIM_OBJECTS='$(SIM_OBJ)' tools/raft-asserts.sh $(B) --seed $(SEED) --seeds $(SEEDS) \
 	    --jobs $$(nproc) $(SIM_ARGS)
 
 HOURS ?= 1

@@ -70,8 +70,7 @@ done
 nm -u "${objects[@]}" | grep -q __assert_fail ||
     { printf 'raft-asserts: the core has no assertions\n' >&2; exit 1; }
 
-cc -pthread -o "$dir/sim" "$build"/tests/sim/*.o \
-    "$build/tests/unit/lockfsm_delta.o" "$build/tests/unit/drawn_requests.o" \
-    "$build/libhasp-all.a" "${objects[@]}" \
+# shellcheck disable=SC2086
+cc -pthread -o "$dir/sim" $SIM_OBJECTS "$build/libhasp-all.a" "${objects[@]}" \
     -luv -llmdb -lxxhash -lmicrohttpd -ljansson -lssl -lcrypto
 exec "$dir/sim" "${arguments[@]}"

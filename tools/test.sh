@@ -90,9 +90,9 @@ computed()
     part lint make -s -O -k -j"$jobs" FLAVOUR=check lint
     part property make -s FLAVOUR=check property-short
     part model make -s model-short
+    part sim make -s -j"$jobs" FLAVOUR=check sim-asserts SIM_ARGS="--pairs 2"
     part sim-asan make -s -j"$jobs" FLAVOUR=asan sim SEEDS=20
     part sim-same tools/sim-same.sh build/check build/asan
-    part sim make -s -j"$jobs" FLAVOUR=check sim-asserts SIM_ARGS="--pairs 2"
     part fuzz-build make -s -j"$jobs" FLAVOUR=asan fuzz-build
     part fuzz tools/run-fuzz.sh build/asan 0
     part tsan make -s -j"$jobs" FLAVOUR=tsan all
