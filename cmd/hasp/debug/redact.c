@@ -126,7 +126,7 @@ static size_t redact_quoted(const struct debug_bundle *bundle,
 
 /* True if the line is an operator's act: its words have no quotes if they need
  * none, as in name=dave. */
-static bool is_act(struct bytes lines)
+static bool is_act_line(struct bytes lines)
 {
     static const char event[] = " event=\"administration\"";
     const uint8_t *end = memchr(lines.data, '\n', lines.size);
@@ -165,7 +165,7 @@ void redact_lines(const struct debug_bundle *bundle, struct bytes lines,
     for (size_t i = 0; i < lines.size;) {
         struct bytes rest = bytes_of(lines.data + i, lines.size - i);
         if (i == 0 || lines.data[i - 1] == '\n') {
-            hashes_words = is_act(rest);
+            hashes_words = is_act_line(rest);
         }
         size_t size = 0;
         if (rest.data[0] == '"') {
