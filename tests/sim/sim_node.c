@@ -385,7 +385,8 @@ static bool open_disk(struct sim_node *node, struct bytes first,
                       struct core_start *start)
 {
     char why[HASP_WHY_SIZE] = "";
-    bool is_rotten = node->rots && node->was_clean &&
+    /* Not while oracle 20 watches whether its old disk is noticed. */
+    bool is_rotten = node->rots && node->was_clean && !node->disk.is_old &&
                      files_rot(node->disk.files, node->disk.path);
     node->rots = node->rots && !is_rotten;
     node->was_clean = false;

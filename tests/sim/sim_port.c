@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_majority.h"
+#include "tests/sim/sim_move.h"
 #include "tests/sim/sim_node_parts.h"
 #include "tests/sim/sim_users.h"
 
@@ -85,7 +86,7 @@ void sim_port_probed(struct sim *sim, struct sim_event *event)
     news->log_index = node->probe_number;
     news->error = to->is_running && !to->is_paused &&
                           there->id == node->probe_id &&
-                          there->port == node->probe_port
+                          sim_move_listens(sim, there, node->probe_port)
                       ? 0
                       : HASP_ECONNECT;
     news->incarnation = sim_node_incarnation(there);

@@ -34,6 +34,7 @@ enum stage {
     REMOVE,
     ADD,
     PROMOTE,
+    REPLACE, /* One request does it all; repeated until it is answered OK. */
 };
 
 /* The operator's plan. */
@@ -49,7 +50,8 @@ struct sim_replace {
     bool goes_on;           /* The replacement is replaced, too. */
     bool has_lost;          /* A disk is lost: once in a run. */
     bool is_lost; /* The disk of this node: it must not stay a member. */
-    bool stays;   /* The machine whose disk is lost is added again. */
+    bool stays;   /* The machine whose disk is lost is added again, ... */
+    bool at_once; /* ... by RAFT.REPLACE. */
     uint64_t not_before_ns;
     uint64_t until_ns;
 };
@@ -160,7 +162,8 @@ static void lose_disk(struct sim_replace *replace,
     sim_node_wipe(replace->old, members);
     sim_node_start(replace->old);
     replace->has_lost = replace->is_lost = true;
-    replace->stays = sim_chance(sim, 0.5);
+    replace->stays = sim_chance(sim, 0.7);
+    replace->at_once = replace->stays && sim_chance(sim, 0.6);
     sim_cover_lost_disk(sim);
 }
 
@@ -184,7 +187,7 @@ void sim_replace_begin(struct sim *sim)
     replace->goes_on = sim_chance(sim, 0.3);
     sim_note(sim, sim_node_host(replace->old), "is to be replaced", replace->id,
              0, 0);
-    replace->stays = replace->is_lost = false;
+    replace->stays = replace->is_lost = replace->at_once = false;
     if (replace->old != sim_leader(sim) && may_lose_disk(replace, &members) &&
         sim_chance(sim, 0.25)) {
         lose_disk(replace, &members);
@@ -193,9 +196,10 @@ void sim_replace_begin(struct sim *sim)
     }
     uint64_t rest_ms = sim_chance(sim, 0.5) ? 300 : 4000;
     enter(replace,
-          replace->old == sim_leader(sim) ? HAND_OVER
-          : sim_chance(sim, 0.3)          ? DEMOTE
-                                          : REMOVE,
+          replace->at_once                  ? REPLACE
+          : replace->old == sim_leader(sim) ? HAND_OVER
+          : sim_chance(sim, 0.3)            ? DEMOTE
+                                            : REMOVE,
           rest_ms);
 }
 
@@ -247,6 +251,33 @@ static bool is_elsewhere(const struct sim_replace *replace)
     }
     return member != NULL &&
            sim_node_of(replace->sim, member) != replace->fresh;
+}
+
+/* Another operator has removed the member, or its vote, which ends the
+ * replacement. */
+static bool is_taken_over(const struct sim_replace *replace)
+{
+    struct sim *sim = replace->sim;
+    struct sim_node *leader = sim_leader(sim);
+    struct replica_members members;
+    if (leader == NULL || !sim_members(sim, &members) ||
+        lockfsm_replaced_by(core_state(sim_node_core(leader)), replace->id) !=
+            0) {
+        return false;
+    }
+    const struct replica_member *member = replica_members_find(&members,
+                                                               replace->id);
+    return member == NULL || member->role != MEMBER_VOTER;
+}
+
+/* OK: the member votes with the directory that its machine has now. */
+static void replace_is_done(struct sim_replace *replace)
+{
+    struct sim *sim = replace->sim;
+    sim->stats.replaced++;
+    sim_note(sim, sim_node_host(replace->old), "has its place again",
+             replace->id, 0, 0);
+    replace->stage = NOTHING;
 }
 
 /* --- Asking --------------------------------------------------------------- */
@@ -307,6 +338,9 @@ static void ask(struct sim_replacer *replacer)
     case ADD:
         put_add(channel, replace);
         break;
+    case REPLACE:
+        put_id(channel, "RAFT.REPLACE", replace, true);
+        break;
     default:
         put_id(channel, "RAFT.PROMOTE", replace, false);
         break;
@@ -353,6 +387,13 @@ static void answered(struct sim_replace *replace, const char *word)
             replace->old = replace->fresh;
             replace->stays = false;
             prepare(replace);
+        }
+        break;
+    case REPLACE:
+        if (is_done) {
+            replace_is_done(replace);
+        } else if (is_taken_over(replace)) {
+            enter(replace, REMOVE, 500); /* And is added as a new one. */
         }
         break;
     case PROMOTE:
