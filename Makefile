@@ -447,8 +447,8 @@ cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples 
 
 .PHONY: test-long
 test-long: $(B)/haspd $(B)/hasp client-tests ## tests on real processes that take minutes
-	@HASP_LONG=1 HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) \
-	    tools/run-cluster.sh tests/cluster/test_agent_long.py
+	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) \
+	    tools/run-cluster.sh tests/cluster/agent_long.py
 
 # CI runs the unit tests with ASan. These test what is compiled out there: the
 # pool, in whose place ASan sees each piece, and limits of the address space.

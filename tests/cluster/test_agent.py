@@ -145,7 +145,9 @@ def is_passed_on(cluster, lock, holder, within=SOON_S):
 
     def history(client):
         return repr(client.do("LOCK.HISTORY", lock, "COUNT", 100))
-    assert "died" in cluster.retry(history)
+    # A follower answers from what it has applied.
+    wait_until(lambda: "died" in cluster.retry(history), within,
+               "the death in the history")
 
 
 def never_passed_on(cluster, holder):

@@ -25,9 +25,6 @@ CUT_S = 30
 OPENED_WITHIN_S = 12.5
 AGAIN_S = 40
 
-pytestmark = pytest.mark.skipif("HASP_LONG" not in os.environ,
-                                reason="make test-long")
-
 
 def opened(endpoints, agent, events):
     """Sessions whose heartbeats have random phases, each with a lock."""
