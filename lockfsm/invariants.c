@@ -198,15 +198,6 @@ static bool modes_are_right(const struct lock *lock)
     return lock->slot_edge != NULL || lock->slot_rank == rank;
 }
 
-/* True if the session matches the blacklist and its user, or SWEEP has yet to
- * update it. */
-static bool is_listed_right(const struct lockfsm *fsm,
-                            const struct session *session)
-{
-    return fsm->relist.at == 0 ||
-           (session->id < fsm->relist.at && fsm->relist.again == 0);
-}
-
 static const char *check_queue(const struct lockfsm *fsm,
                                const struct lock *lock)
 {
@@ -231,8 +222,7 @@ static const char *check_queue(const struct lockfsm *fsm,
         last_index = wait->is_upgrade ? 0 : wait->wait_index;
         uint64_t looks;
         if (request_is_free(fsm, wait, &looks) && !has_cut(wait) &&
-            is_listed_right(fsm, wait->session) &&
-            wait->session->recheck_serial == 0) {
+            lockfsm_is_rechecked(fsm, wait->session)) {
             return "a wait that could be granted";
         }
     }
@@ -446,10 +436,11 @@ static const char *check_refusal(const struct lockfsm *fsm,
     const struct blacklisting *hit = blacklist_hit(fsm, session->id,
                                                    session->name);
     uint64_t index = hit != NULL ? hit->since_index : 0;
-    if (is_listed_right(fsm, session) && session->blacklist_index != index) {
+    if (reevaluate_has_reached(fsm, session) &&
+        session->blacklist_index != index) {
         return "a session with a wrong blacklist_index";
     }
-    if (is_listed_right(fsm, session) &&
+    if (reevaluate_has_reached(fsm, session) &&
         session->is_disabled != session->user->is_disabled) {
         return "a session with a wrong is_disabled";
     }

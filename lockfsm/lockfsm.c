@@ -254,10 +254,7 @@ const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id)
 bool lockfsm_is_rechecked(const struct lockfsm *fsm,
                           const struct session *session)
 {
-    const struct relist *relist = &fsm->relist;
-    bool is_reached = relist->at == 0 ||
-                      (session->id < relist->at && relist->again == 0);
-    return is_reached && session->recheck_serial == 0;
+    return reevaluate_has_reached(fsm, session) && session->recheck_serial == 0;
 }
 
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name)

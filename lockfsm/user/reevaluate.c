@@ -113,6 +113,13 @@ static void leave_to_sweep(struct lockfsm *fsm)
     }
 }
 
+bool reevaluate_has_reached(const struct lockfsm *fsm,
+                            const struct session *session)
+{
+    return fsm->relist.at == 0 ||
+           (session->id < fsm->relist.at && fsm->relist.again == 0);
+}
+
 void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting)
 {
     struct session_array *found = &relisting->found;

@@ -121,6 +121,9 @@ bool reevaluate_look(struct relisting *relisting, struct session *session,
 /* After the change was made: updates the sessions found, or leaves them to
  * SWEEP. */
 void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting);
+/* True if no SWEEP has yet to visit the session. */
+bool reevaluate_has_reached(const struct lockfsm *fsm,
+                            const struct session *session);
 /* Updates a slice of all sessions; returns how many of the places are left. */
 uint64_t reevaluate_sweep(struct lockfsm *fsm, uint64_t places);
 
