@@ -197,11 +197,7 @@ class Connection(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Closes the copy of a forked child, and leaves the parent's alone."""
-        raw = self._transport and self._transport.get_extra_info('socket')
-        if raw is not None and raw.fileno() >= 0:
-            null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, raw.fileno())
-            os.close(null)
+        abandon(self._transport)
 
     # --- called by the event loop -----------------------------------------
 
@@ -234,6 +230,15 @@ class Connection(asyncio.Protocol):
                 self.retire()
         except OSError as error:
             self.fail(error)
+
+
+def abandon(transport: Optional[Any]) -> None:
+    """Closes a forked child's copy of a socket, and leaves the parent's alone."""
+    raw = transport and transport.get_extra_info('socket')
+    if raw is not None and raw.fileno() >= 0:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, raw.fileno())
+        os.close(null)
 
 
 def tune(raw: Any) -> None:

@@ -19,7 +19,7 @@ import socket
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
-from .connection import settle, within
+from .connection import abandon, settle, within
 from .errors import Unreachable
 from .resp import Argument
 
@@ -331,11 +331,7 @@ class Agent(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Closes the copy of a forked child, and leaves the parent's alone."""
-        raw = self._transport and self._transport.get_extra_info('socket')
-        if raw is not None and raw.fileno() >= 0:
-            null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, raw.fileno())
-            os.close(null)
+        abandon(self._transport)
 
     # --- called by the event loop ------------------------------------------
 
