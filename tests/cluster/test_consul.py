@@ -427,12 +427,8 @@ def guarded(tmp_path_factory):
         tool = Tool(one)
         tool.admin("role", "set", "app", "lock,read:consul/app/*")
         tool.admin("role", "set", "one", "lock,read:consul/app/one")
-        one.secrets = {}
-        for user, role in (("ann", "app"), ("bob", "app"), ("eve", "one")):
-            path = folder / user
-            tool.admin("user", "add", user, "--role", role)
-            tool.admin("secret", "add", user, "--file", str(path))
-            one.secrets[user] = path.read_text().strip()
+        one.secrets = tool.add_users(
+            folder, {"ann": "app", "bob": "app", "eve": "one"})
         tool.admin("access", "required")
         yield one
 

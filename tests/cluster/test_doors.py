@@ -134,12 +134,8 @@ def guarded(tmp_path_factory):
         tool.admin("role", "set", "tf", "lock,read:terraform/net/*")
         tool.admin("role", "set", "fleet", "lock,read:fleetlock/default/*")
         tool.admin("role", "set", "breaker", "kick,lock,read:terraform/*")
-        one.secrets = {}
-        for user, role in (("ann", "tf"), ("m1", "fleet"), ("root", "breaker")):
-            path = folder / user
-            tool.admin("user", "add", user, "--role", role)
-            tool.admin("secret", "add", user, "--file", str(path))
-            one.secrets[user] = path.read_text().strip()
+        one.secrets = tool.add_users(
+            folder, {"ann": "tf", "m1": "fleet", "root": "breaker"})
         tool.admin("access", "required")
         yield one
 

@@ -48,6 +48,16 @@ class Tool:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def add_users(self, folder, role_of):
+        """Users with a role each; returns the secret of each."""
+        secrets = {}
+        for user, role in role_of.items():
+            path = folder / user
+            self.admin("user", "add", user, "--role", role)
+            self.admin("secret", "add", user, "--file", str(path))
+            secrets[user] = path.read_text().strip()
+        return secrets
+
 
 def make_app(tool, tmp_path):
     """A user 'app' with 'lock,read:app/*'; the file with its secret."""
