@@ -113,6 +113,16 @@ int run_log_format(struct tool *tool, char **argv)
 
 /* --- hasp config ---------------------------------------------------------- */
 
+/* Those of this node, or of the first that answers if 'id' is 0. */
+static int settings_of_node(struct tool *tool, uint64_t id,
+                            json_t **ret_settings)
+{
+    json_auto_t *nodes = settings_nodes(tool, id);
+    return nodes != NULL
+               ? settings_of(tool, json_array_get(nodes, 0), ret_settings)
+               : EX_UNAVAILABLE;
+}
+
 int run_config_show(struct tool *tool, char **argv)
 {
     static const struct view_field fields[] = {
@@ -128,12 +138,8 @@ int run_config_show(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    json_auto_t *nodes = settings_nodes(tool, id);
     json_auto_t *settings = NULL;
-    if (nodes == NULL) {
-        return EX_UNAVAILABLE;
-    }
-    exit_code = settings_of(tool, json_array_get(nodes, 0), &settings);
+    exit_code = settings_of_node(tool, id, &settings);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -225,11 +231,7 @@ static int diff_with_file(struct tool *tool, const char *path)
     if (!parse_number(value_text(json_object_get(file, "node.id"), ""), &id)) {
         return tool_fail(EX_CONFIG, "'%s' has no node.id", path);
     }
-    json_auto_t *nodes = settings_nodes(tool, id);
-    if (nodes == NULL) {
-        return EX_UNAVAILABLE;
-    }
-    exit_code = settings_of(tool, json_array_get(nodes, 0), &settings);
+    exit_code = settings_of_node(tool, id, &settings);
     if (exit_code != 0) {
         return exit_code;
     }
