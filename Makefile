@@ -454,7 +454,7 @@ test-long: $(B)/haspd $(B)/hasp client-tests ## tests on real processes that tak
 # pool, in whose place ASan sees each piece, and limits of the address space.
 UNSANITIZED := fsm lockfsm table
 .PHONY: unit-objects unit-unsanitized
-unit-objects: $(UNIT:$(B)/unit/%=$(B)/tests/unit/%.o) # For the warnings.
+unit-objects: bench-runs $(UNIT:$(B)/unit/%=$(B)/tests/unit/%.o) # For the warnings.
 unit-unsanitized: $(UNSANITIZED:%=$(B)/unit/test_%)
 	@tools/run-unit.sh $^
 
@@ -511,6 +511,11 @@ SIZES ?= 1000,10000,100000
 bench-costs: $(B)/costs ## what an operation costs as the state grows (SIZES=); no entry above 1 ms
 	$(B)/costs $(SIZES)
 	$(B)/costs limits
+
+# At a size that shows nothing: the benchmark builds and runs.
+.PHONY: bench-runs
+bench-runs: $(B)/costs
+	@$(B)/costs 100 > /dev/null
 
 .PHONY: bench-death
 bench-death: all $(B)/client-tests/tied ## kill -9 of a tied holder to the next grant (ROUNDS=)

@@ -569,7 +569,7 @@ const struct shape shapes[] = {
      " ttl_ms:integer| linger_ms:integer blacklisted:yes waits_for:[text]"},
     {"Top", "window_ms:integer grants:integer lock_count:integer "
             "session_count:integer hold_count:integer wait_count:integer "
-            "locks:[HotLock] waits:[LongWait]"},
+            "is_cut:yes locks:[HotLock] waits:[LongWait]"},
     {"HotLock", "name:text grants:integer mode:text holders:integer "
                 "queue:integer holder:text holder_session:integer "
                 "holder_user:text since_ms:integer"},

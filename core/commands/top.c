@@ -235,7 +235,7 @@ void lock_top_read(struct core *core, struct request *request)
     rows_begin(&waits, request, count, ROWS_SIZE_MAX / 2);
     top_put_waits(core, prefix, &waits);
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 8);
+    resp_map(writer, 9);
     resp_key_number(writer, "window_ms", top.window_ms);
     resp_key_number(writer, "grants", top.grants);
     resp_key_integer(writer, "lock_count",
@@ -244,6 +244,7 @@ void lock_top_read(struct core *core, struct request *request)
                      HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
     resp_key_number(writer, "hold_count", lockfsm_hold_count(core->fsm));
     resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));
+    resp_key_bool(writer, "is_cut", locks.is_full || waits.is_full);
     resp_text(writer, "locks");
     rows_put(core, &locks, writer);
     resp_text(writer, "waits");

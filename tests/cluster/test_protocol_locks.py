@@ -294,8 +294,8 @@ def test_top_and_graph_tell_who_keeps_whom(client, name):
     queued(one, name)
     top = one.map("LOCK.TOP", "PREFIX", name, "COUNT", 5)
     assert list(top) == (
-        "window_ms grants lock_count session_count hold_count wait_count locks "
-        "waits"
+        "window_ms grants lock_count session_count hold_count wait_count is_cut "
+        "locks waits"
     ).split()
     lock, wait = plain(top["locks"][0]), plain(top["waits"][0])
     assert list(lock) == (

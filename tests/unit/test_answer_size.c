@@ -396,6 +396,12 @@ static void what_does_not_fit_is_said(void **state)
     ask(&(struct asked){"LOCK.GRAPH", 0, NULL, READER},
         (struct bytes){NULL, 0});
     assert_int_equal(resp_find(&reply, 0, "is_cut")->integer, 1);
+    ask(&(struct asked){"LOCK.TOP COUNT 1000", 0, NULL, READER},
+        (struct bytes){NULL, 0});
+    assert_int_equal(resp_find(&reply, 0, "is_cut")->integer, 1);
+    ask(&(struct asked){"LOCK.TOP COUNT 1", 0, NULL, READER},
+        (struct bytes){NULL, 0});
+    assert_int_equal(resp_find(&reply, 0, "is_cut")->integer, 0);
     ask(&(struct asked){"LOCK.WHY crowd", 0, NULL, READER},
         (struct bytes){NULL, 0});
     const struct resp_value *why = resp_find(&reply, 0, "why");

@@ -618,6 +618,7 @@ static void begin_reign(struct bench *bench, uint64_t i)
 static void fill_watches(struct bench *bench)
 {
     bench->core = memory_new(sizeof *bench->core);
+    bench->core->fsm = bench->fsm;
     watches_init(bench->core);
     bench->conn_count = (uint32_t)(bench->size / 1000 + 1);
     bench->conns = memory_new(bench->conn_count * sizeof(struct conn *));
@@ -625,6 +626,8 @@ static void fill_watches(struct bench *bench)
         bench->conns[i] = memory_new(sizeof **bench->conns);
         list_init(&bench->conns[i]->watches);
         list_init(&bench->conns[i]->sessions);
+        bench->conns[i]->user = USER_LOCAL;
+        bench->conns[i]->address = "local";
     }
     for (uint64_t i = 0; i < bench->size; i++) {
         char text[128];
@@ -632,10 +635,9 @@ static void fill_watches(struct bench *bench)
                             (int)(i % 61),
                             "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwx"
                             "yzabcdefghijkl");
-        const char *limit = watch_add(bench->core, bench->conns[i / 1000],
-                                      WATCH_PREFIX,
-                                      bytes_of(text, (size_t)size));
-        CHECK(limit == NULL);
+        const char *why;
+        CHECK(watch_add(bench->core, bench->conns[i / 1000], WATCH_PREFIX,
+                        bytes_of(text, (size_t)size), &why) == WORD_NONE);
     }
 }
 
@@ -729,7 +731,7 @@ void bench_begin(struct bench *bench)
     limits.of[LIMIT_WAITS_PER_LOCK] = limits.of[LIMIT_FENCES] = 10000000;
     limits.of[LIMIT_WAITS_PER_SESSION] = 10000000;
     limits.of[LIMIT_OWNERS_PER_SESSION] = 10000000;
-    limits.of[LIMIT_BLACKLIST] = 10000000;
+    limits.of[LIMIT_BLACKLIST] = 10000;
     limits.of[LIMIT_STATE_SIZE] = UINT64_C(1) << 36;
     bench->fsm = lockfsm_new();
     bench->user = USER_ANYONE;

@@ -101,6 +101,14 @@ static void op_set_feature(struct bench *bench, uint64_t i)
     as_leader(bench);
 }
 
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+static void op_trial(struct bench *bench, uint64_t i)
+{
+    encode_trial(&bench->command, &(struct trial_command){.step = i});
+    as_user(bench);
+}
+#endif
+
 static void op_set_limit(struct bench *bench, uint64_t i)
 {
     encode_set_limit(
@@ -129,6 +137,27 @@ static void op_open(struct bench *bench, uint64_t i)
         &bench->command,
         &(struct close_command){
             .origin = {.session = bench_open_session(bench, i % 2 == 0)}});
+    as_user(bench);
+}
+
+/* As many sessions as one entry can end, each with a hold. */
+static void op_died(struct bench *bench, uint64_t i)
+{
+    struct testimony dead[TESTIMONY_COUNT_MAX];
+    for (size_t n = 0; n < TESTIMONY_COUNT_MAX; n++) {
+        encode_open(
+            &bench->command,
+            &(struct open_command){.proof = {1}, .will = {2}, .ttl_ms = 60000});
+        as_user(bench);
+        dead[n] = (struct testimony){.session = newest_token(bench),
+                                     .will = {2}};
+        bench_acquire(bench, dead[n].session,
+                      bench_numbered(bench, "dead/", 100 * i + n),
+                      LOCK_EXCLUSIVE, false);
+    }
+    encode_died(&bench->command,
+                &(struct died_command){.testimonies = dead,
+                                       .testimony_count = TESTIMONY_COUNT_MAX});
     as_user(bench);
 }
 
@@ -662,7 +691,7 @@ static const struct dimension {
     {"durable readers", fill_durable_readers, 100000, false, 0},
     {"durable readers of a former life", fill_kept, 100000, false, 0},
     {"fences", fill_fences, OF_LIMIT(FENCES)},
-    {"patterns of the blacklist", fill_patterns, OF_LIMIT(BLACKLIST)},
+    {"patterns of the blacklist", fill_patterns, 10000, false, 0},
     {"users", fill_users, 99000, false, 0},
 };
 
