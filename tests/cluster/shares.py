@@ -30,7 +30,7 @@ LONG = {
     "test_nemesis.py": 59, "test_examples": 57, "test_two_never": 50,
     "test_page": 47, "test_tool.py": 33, "test_redis_clients": 33,
     "test_node_links": 31, "flushes_are_slow": 31, "python_planted": 30,
-    "test_doctor": 27, "circumstances": 26, "test_recipes": 26,
+    "test_doctor": 27, "celery_runs": 27, "circumstances": 26, "test_recipes": 26,
     "test_tool_views": 26, "test_pods": 26, "test_faults": 24,
     "test_python_links": 23, "test_http_api": 21, "test_goals": 20,
     "test_rotation": 19, "test_tls_clients": 19, "test_interrupts": 18,
