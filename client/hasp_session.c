@@ -103,13 +103,12 @@ static bool is_death_word(const char *word)
 }
 
 /* 0, or why the options about the death of the process do not fit. */
-static int check_tie(const struct hasp_options *options, bool has_loop)
+static int check_tie(const struct hasp_options *options)
 {
     bool has_word = options->death_word != NULL;
-    if ((unsigned)options->tie > HASP_TIE_MUST ||
-        (options->tie != HASP_TIE_NONE && has_loop)) {
-        return why_set(HASP_EINVALID,
-                       "tie: not one of enum hasp_tie, or with hasp_uv.h");
+    if ((unsigned)options->tie > HASP_TIE_MUST) {
+        return why_set(HASP_EINVALID, "tie: not one of enum hasp_tie: %u",
+                       (unsigned)options->tie);
     }
     if ((options->tie != HASP_TIE_NONE || has_word) &&
         (options->is_durable || options->linger_ms != 0 ||
@@ -147,7 +146,7 @@ int session_init(struct hasp_session *session,
                  const struct link_driver *driver, void *loop)
 {
     struct session_fsm *fsm = &session->fsm;
-    int unfit = check_tie(options, loop != NULL);
+    int unfit = check_tie(options);
     if (unfit != 0) {
         return unfit;
     }
@@ -351,17 +350,22 @@ static int session_finish(struct hasp_session *session, finish_fn *begin)
 static void session_tie_changed(void *data, const char *text)
 {
     struct hasp_session *session = data;
-    session_lock(session);
-    session_fsm_add_event(&session->fsm, HASP_EVENT_NOTICE, 0,
-                          (struct bytes){NULL, 0}, bytes_of_text(text));
-    session_news(&session->fsm);
-    session_unlock(session);
+    struct link *link = session->link;
+    if (text != NULL) {
+        session_lock(session);
+        session_fsm_add_event(&session->fsm, HASP_EVENT_NOTICE, 0,
+                              (struct bytes){NULL, 0}, bytes_of_text(text));
+        session->fsm.news(&session->fsm);
+        session_unlock(session);
+    }
+    if (link->key.loop != NULL) {
+        link->driver->wake(link); /* It has no thread that waits. */
+    }
 }
 
-static int session_tie(struct hasp_session *session,
-                       const struct hasp_options *options)
+int session_tie_begin(struct hasp_session *session,
+                      const struct hasp_options *options)
 {
-    char text[HASP_WHY_SIZE];
     struct credentials word = {.session = session->fsm.credentials.session};
     memcpy(word.secret, session->death_word, sizeof word.secret);
     int error = tie_begin(options->agent, &word, session_ttl_ms(options),
@@ -370,24 +374,35 @@ static int session_tie(struct hasp_session *session,
         return why_set(error, "tie: out of memory, no thread, or the path of "
                               "the agent's socket is too long");
     }
-    if (options->tie == HASP_TIE_MUST && !tie_wait(session->tie, text)) {
-        return why_set(HASP_ECONNECT, "the session cannot be tied: %.400s",
-                       text);
-    }
     return 0;
+}
+
+static int session_tie(struct hasp_session *session,
+                       const struct hasp_options *options)
+{
+    char text[HASP_WHY_SIZE];
+    int error = session_tie_begin(session, options);
+    if (error == 0 && options->tie == HASP_TIE_MUST &&
+        !tie_wait(session->tie, text)) {
+        error = why_set(HASP_ECONNECT, SESSION_NOT_TIED, text);
+    }
+    return error;
 }
 
 /* Another process is to have the session: it must outlive this one. */
 static int session_untie(struct hasp_session *session)
 {
     char text[HASP_WHY_SIZE];
-    if (session->tie == NULL || tie_undo(session->tie, text)) {
+    if (session->tie == NULL || tie_forgo(session->tie)) {
         return 0;
     }
-    return why_set(HASP_EBUSY,
-                   "the session is tied to this process, and nothing was "
-                   "handed over: %.350s",
-                   text);
+    if (session->link->key.loop != NULL) {
+        return why_set(HASP_EBUSY, SESSION_STAYS_TIED,
+                       "the loop would stop; call hasp_uv_untie() first");
+    }
+    return tie_undo(session->tie, text)
+               ? 0
+               : why_set(HASP_EBUSY, SESSION_STAYS_TIED, text);
 }
 
 bool hasp_is_tied(struct hasp_session *session)

@@ -95,6 +95,14 @@ MUST_CHECK int session_check_process(const struct hasp_session *session);
 void session_set_interrupted(struct hasp_session *session);
 /* Under the mutex: ends the waits, if requested. */
 void session_interrupt(struct hasp_session *session, struct lease_clock now);
+/* Ties it to this process. Not under the mutex. */
+MUST_CHECK int session_tie_begin(struct hasp_session *session,
+                                 const struct hasp_options *options);
+/* Texts for HASP_ECONNECT and HASP_EBUSY, with the reason. */
+#define SESSION_NOT_TIED "the session cannot be tied: %.400s"
+#define SESSION_STAYS_TIED                                               \
+    "the session is tied to this process, and nothing was handed over: " \
+    "%.350s"
 /* There are new events: wakes the waiting thread. */
 void session_news(struct session_fsm *fsm);
 

@@ -20,17 +20,21 @@
 
 #include "base/err.h"
 #include "base/list.h"
+#include "base/minmax.h"
 #include "client/hasp_session.h"
 
 /* One call. */
 struct job {
-    struct list in_link; /* In the link's list of jobs that are done. */
+    /* In the link's list of jobs that are done, or that wait for the agent. */
+    struct list in_link;
     struct hasp_uv *uv;
     struct waiting wait;
     /* Polls the descriptor that interrupts the job; or NULL. */
     uv_poll_t *poll;
     int poll_fd;
-    bool is_open; /* This job opens the session. */
+    bool is_open;     /* This job opens the session. */
+    bool is_untie;    /* This job unties it. */
+    uint64_t late_ns; /* Deadline of the agent's answer. */
     hasp_uv_fn *done;
     hasp_uv_hold_fn *held;
     void *data;
@@ -49,10 +53,13 @@ struct loop_link {
     uv_loop_t *loop;
     uv_async_t async;
     uv_timer_t timer;
-    uv_poll_t *poll;     /* Polls the connection; or NULL. */
-    uint32_t handles;    /* Handles in the loop. */
-    struct list done;    /* Jobs whose callbacks are due. */
-    struct list news;    /* Sessions that have events for a callback. */
+    uv_poll_t *poll;  /* Polls the connection; or NULL. */
+    uint32_t handles; /* Handles in the loop. */
+    struct list done; /* Jobs whose callbacks are due. */
+    /* Sessions that have events for a callback. Guarded by the mutex: the
+     * thread of ties adds to it. */
+    struct list news;
+    struct list tying;   /* Jobs that wait for the agent, the oldest first. */
     struct list closing; /* Sessions that are being closed. */
     bool is_telling;
     /* The last session's callback, for when all is out of the loop. */
@@ -67,7 +74,9 @@ struct hasp_uv {
     uint32_t polls; /* How many polls are in the loop. */
     /* Jobs, with those whose callbacks are due. */
     uint32_t jobs;
-    bool is_open;
+    struct hasp_options options; /* Only tie, agent and ttl_ms are valid. */
+    bool is_open;                /* The program has it. */
+    bool is_opened;              /* The cluster has it. */
     bool is_closing;
     bool has_ended; /* The session is closed, or was never opened. */
     struct job close_job;
@@ -376,6 +385,84 @@ static int driver_begin_wait(struct job *job,
     return error;
 }
 
+/* --- Ties ----------------------------------------------------------------- */
+
+/* Until the agent has answered, whose thread wakes the loop. */
+static void job_wait_for_agent(struct job *job)
+{
+    job->late_ns = client_now_ns() + TIE_WAIT_MS * NS_PER_MS;
+    list_push_back(&link_of(job->uv)->tying, &job->in_link);
+    driver_wake(job->uv->session.link);
+}
+
+/* Ties a session that the cluster has opened. True: the job waits for it. */
+static bool driver_tie(struct job *job)
+{
+    struct hasp_uv *uv = job->uv;
+    struct client_call *call = &job->wait.call;
+    if (uv->options.tie == HASP_TIE_NONE || uv->session.tie != NULL) {
+        return false;
+    }
+    call->error = session_tie_begin(&uv->session, &uv->options);
+    if (call->error != 0) {
+        snprintf(call->why, sizeof call->why, "%s", hasp_why());
+        return false;
+    }
+    if (uv->options.tie == HASP_TIE_MUST) {
+        job_wait_for_agent(job);
+        return true;
+    }
+    return false;
+}
+
+/* Not under the mutex, which the agent's thread takes while it has its own. */
+static enum tie_progress job_ask_tie(struct job *job, uint64_t now_ns)
+{
+    char text[HASP_WHY_SIZE];
+    struct hasp_uv *uv = job->uv;
+    struct client_call *call = &job->wait.call;
+    bool is_late = now_ns >= job->late_ns || uv->is_closing;
+    enum tie_progress progress = job->is_untie
+                                     ? tie_undo_step(uv->session.tie, is_late,
+                                                     text)
+                                     : tie_look(uv->session.tie, text);
+    if (progress == TIE_PENDING && is_late) {
+        progress = TIE_FAILED;
+    }
+    if (progress == TIE_FAILED && job->is_untie) {
+        call->error = HASP_EBUSY;
+        snprintf(call->why, sizeof call->why, SESSION_STAYS_TIED, text);
+    } else if (progress == TIE_FAILED) {
+        call->error = HASP_ECONNECT;
+        snprintf(call->why, sizeof call->why, SESSION_NOT_TIED, text);
+    }
+    return progress;
+}
+
+static void driver_ask_ties(struct loop_link *in)
+{
+    uint64_t now_ns = client_now_ns();
+    LIST_FOR_SAFE (struct job, job, &in->tying, in_link) {
+        if (job_ask_tie(job, now_ns) != TIE_PENDING) {
+            list_remove(&job->in_link);
+            list_push_back(&in->done, &job->in_link);
+        }
+    }
+}
+
+static uint64_t driver_tie_left_ns(const struct loop_link *in)
+{
+    if (list_is_empty(&in->tying)) {
+        return UINT64_MAX;
+    }
+    uint64_t late_ns = LIST_FIRST(&in->tying, struct job, in_link)->late_ns;
+    uint64_t now_ns = client_now_ns();
+    return late_ns > now_ns ? late_ns - now_ns : 0;
+}
+
+/* --- Calls of the program --------------------------------------------------
+ */
+
 static int driver_check(const struct hasp_uv *uv, bool is_ok)
 {
     return uv == NULL || !uv->is_open || uv->is_closing || !is_ok
@@ -461,6 +548,25 @@ int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
     return driver_begun(job, error == HASP_ENOMEM ? HASP_EUNKNOWN : error);
 }
 
+int hasp_uv_untie(struct hasp_uv *uv, hasp_uv_fn *done, void *data)
+{
+    struct job *job;
+    int error = job_new(uv, driver_check(uv, done != NULL), data, &job);
+    if (error != 0) {
+        return error;
+    }
+    job->done = done;
+    job->is_untie = true;
+    uv->jobs++;
+    if (uv->session.tie != NULL) {
+        job_wait_for_agent(job);
+    } else {
+        list_push_back(&link_of(uv)->done, &job->in_link);
+        driver_wake(uv->session.link);
+    }
+    return 0;
+}
+
 struct hasp_session *hasp_uv_session(struct hasp_uv *uv)
 {
     return uv != NULL && uv->is_open ? &uv->session : NULL;
@@ -468,10 +574,26 @@ struct hasp_session *hasp_uv_session(struct hasp_uv *uv)
 
 /* --- Turns ---------------------------------------------------------------- */
 
+/* Events that came before it was tied are due now. */
+static void driver_tell_kept_events(struct hasp_uv *uv)
+{
+    session_lock(&uv->session);
+    if (!list_is_empty(&uv->session.fsm.events)) {
+        uv->session.fsm.news(&uv->session.fsm);
+    }
+    session_unlock(&uv->session);
+}
+
 static void driver_tell(struct job *job)
 {
     struct hasp_uv *uv = job->uv;
     struct client_call *call = &job->wait.call;
+    if (job->is_open && call->error == 0) {
+        uv->is_opened = true;
+        if (driver_tie(job)) {
+            return;
+        }
+    }
     const char *why = call->error < 0 ? call->why : "";
     stop_poll(job);
     uv->jobs--;
@@ -481,6 +603,7 @@ static void driver_tell(struct job *job)
     }
     if (job->is_open && call->error == 0) {
         uv->is_open = true;
+        driver_tell_kept_events(uv);
         /* hasp_uv_close() was called while OPEN was under way. */
         if (uv->is_closing) {
             session_set_interrupted(&uv->session);
@@ -503,7 +626,10 @@ static void driver_tell(struct job *job)
 static void tell_events(struct hasp_uv *uv)
 {
     session_lock(&uv->session);
-    struct event_node *node = session_fsm_take_event(&uv->session.fsm);
+    /* Without a tie that it must have, the program never gets the session. */
+    bool is_told = uv->is_open || uv->session.tie == NULL;
+    struct event_node *node = is_told ? session_fsm_take_event(&uv->session.fsm)
+                                      : NULL;
     if (node == NULL) {
         list_remove(&uv->in_news);
     }
@@ -525,6 +651,14 @@ static void on_news(struct session_fsm *fsm)
     }
 }
 
+static void driver_free(struct hasp_uv *uv)
+{
+    if (uv != NULL) {
+        free((char *)uv->options.agent);
+        free(uv);
+    }
+}
+
 /* Ends a session that has nothing left in the loop. If it was the last of its
  * link, the link is freed first, and 'closed' is called then. */
 static void driver_end(struct hasp_uv *uv)
@@ -537,10 +671,13 @@ static void driver_end(struct hasp_uv *uv)
         in->closed = closed;
         in->closed_data = data;
     }
+    tie_end(uv->session.tie);
+    session_lock(&uv->session);
     list_remove(&uv->in_news);
+    session_unlock(&uv->session);
     list_remove(&uv->in_closing);
     session_done(&uv->session);
-    free(uv);
+    driver_free(uv);
     if (!is_last && closed != NULL) {
         closed(data, 0, "");
     }
@@ -562,7 +699,7 @@ static void go_on_closing(struct hasp_uv *uv)
     if (uv->jobs > 0) {
         return;
     }
-    if (uv->is_open && !uv->has_ended) {
+    if (uv->is_opened && !uv->has_ended) {
         session_lock(&uv->session);
         uv->jobs++;
         if (session_fsm_close(fsm, &uv->close_job.wait.call,
@@ -593,7 +730,8 @@ static void driver_turn(struct loop_link *in)
     struct lease_clock now = client_clock_read();
     link_turn(&in->link, now);
     follow_asker(in);
-    uint64_t left_ns = cluster_conn_left_ns(&in->link.conn, now);
+    uint64_t left_ns = u64_min(cluster_conn_left_ns(&in->link.conn, now),
+                               driver_tie_left_ns(in));
     uv_update_time(in->loop);
     if (left_ns == UINT64_MAX) {
         uv_timer_stop(&in->timer);
@@ -603,6 +741,14 @@ static void driver_turn(struct loop_link *in)
     }
 }
 
+static struct hasp_uv *driver_next_news(struct loop_link *in)
+{
+    pthread_mutex_lock(&in->link.mutex);
+    struct hasp_uv *uv = LIST_FIRST(&in->news, struct hasp_uv, in_news);
+    pthread_mutex_unlock(&in->link.mutex);
+    return uv;
+}
+
 static void on_turn(struct loop_link *in)
 {
     struct job *job;
@@ -610,6 +756,7 @@ static void on_turn(struct loop_link *in)
     if (in->is_telling || uv_is_closing((uv_handle_t *)&in->async)) {
         return;
     }
+    driver_ask_ties(in);
     pthread_mutex_lock(&in->link.mutex);
     driver_turn(in);
     pthread_mutex_unlock(&in->link.mutex);
@@ -618,7 +765,7 @@ static void on_turn(struct loop_link *in)
         list_remove(&job->in_link);
         driver_tell(job);
     }
-    while ((uv = LIST_FIRST(&in->news, struct hasp_uv, in_news)) != NULL) {
+    while ((uv = driver_next_news(in)) != NULL) {
         tell_events(uv);
     }
     /* The loop frees the link later, even if its last session ends here. */
@@ -642,6 +789,7 @@ static int driver_start(struct link *link)
     in->handles = 2;
     list_init(&in->done);
     list_init(&in->news);
+    list_init(&in->tying);
     list_init(&in->closing);
     return 0;
 }
@@ -667,6 +815,24 @@ static const struct link_driver loop_driver = {.size = sizeof(struct loop_link),
 
 /* --- Opening and closing -------------------------------------------------- */
 
+/* With those options that are needed later. */
+static int driver_new(const struct hasp_options *options,
+                      struct hasp_uv **ret_uv)
+{
+    struct hasp_uv *uv = calloc(1, sizeof *uv);
+    const char *agent = options->agent;
+    if (uv != NULL) {
+        uv->options = (struct hasp_options){
+            .tie = options->tie,
+            .ttl_ms = options->ttl_ms,
+            .agent = agent != NULL ? strdup(agent) : NULL};
+    }
+    *ret_uv = uv;
+    return uv == NULL || (agent != NULL && uv->options.agent == NULL)
+               ? why_set(HASP_ENOMEM, "out of memory")
+               : 0;
+}
+
 int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
                  hasp_uv_fn *done, void *data, struct hasp_uv **ret_uv)
 {
@@ -680,15 +846,16 @@ int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
         return why_set(HASP_EINVALID, "hasp_uv_open: a loop, options that are "
                                       "initialised, a callback");
     }
-    struct hasp_uv *uv = calloc(1, sizeof *uv);
+    struct hasp_uv *uv;
     struct job *job = NULL;
-    int error = job_new(uv, uv != NULL ? 0 : HASP_ENOMEM, data, &job);
+    int error = driver_new(options, &uv);
+    error = error != 0 ? error : job_new(uv, 0, data, &job);
     if (error == 0) {
         error = session_init(&uv->session, options, &loop_driver, loop);
     }
     if (error != 0) {
         free(job);
-        free(uv);
+        driver_free(uv);
         return error;
     }
     uv->session.fsm.news = on_news;
@@ -716,6 +883,7 @@ void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data)
         return;
     }
     uv->is_closing = true;
+    tie_quiet(uv->session.tie);
     uv->closed = closed;
     uv->closed_data = data;
     list_push_back(&link_of(uv)->closing, &uv->in_closing);

@@ -3,7 +3,6 @@
 #include "client/tie.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,6 +19,7 @@
 #include "base/list.h"
 #include "base/minmax.h"
 #include "client/clock.h"
+#include "client/proc_stat.h"
 #include "client/thread.h"
 
 /* After a failure, and after the agent's end, which many programs notice at
@@ -52,6 +52,7 @@ struct tie {
     bool may_be_tied; /* TIE was sent since the last UNTIE was answered. */
     bool is_orphan;   /* The session is gone: freed once it is untied. */
     bool is_told;     /* That it is not tied. */
+    bool is_undoing;  /* tie_undo_step() has asked for UNTIE. */
     tie_changed_fn *changed;
     void *data;
     char why[HASP_WHY_SIZE];
@@ -79,31 +80,6 @@ static pthread_mutex_t agents_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct list agents;
 static pid_t agents_pid; /* The process to which they belong. */
 
-uint64_t tie_start_of(const char *path)
-{
-    char text[512];
-    uint64_t start = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (size <= 0) {
-        return 0;
-    }
-    text[size] = '\0';
-    /* The name, in parentheses, can contain any characters. */
-    const char *end = strrchr(text, ')');
-    if (end == NULL ||
-        sscanf(end + 1,
-               " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-               "%*s %*s %*s %*s %" SCNu64,
-               &start) != 1) {
-        return 0;
-    }
-    return start;
-}
-
 /* --- On the agent's thread, under its mutex ------------------------------- */
 
 static void tie_drop(struct tie *tie)
@@ -114,13 +90,12 @@ static void tie_drop(struct tie *tie)
 
 static void tie_set(struct tie *tie, enum tie_state state, const char *why)
 {
+    bool is_new = why[0] != '\0' && !tie->is_told;
     tie->state = state;
     snprintf(tie->why, sizeof tie->why, "%s", why);
-    if (state == TIE_TIED) {
-        tie->is_told = false;
-    } else if (why[0] != '\0' && !tie->is_told && tie->changed != NULL) {
-        tie->is_told = true;
-        tie->changed(tie->data, why);
+    tie->is_told = state != TIE_TIED && (tie->is_told || is_new);
+    if (tie->changed != NULL) {
+        tie->changed(tie->data, is_new ? why : NULL);
     }
     pthread_cond_broadcast(&tie->agent->news);
 }
@@ -367,7 +342,8 @@ static struct tie_agent *tie_agent_new(const char *path)
         return NULL;
     }
     snprintf(agent->path, sizeof agent->path, "%s", path);
-    agent->start = tie_start_of("/proc/self/stat");
+    struct proc_stat self;
+    agent->start = proc_stat_read(0, &self) ? self.start : 0;
     agent->fd = -1;
     agent->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     list_init(&agent->ties);
@@ -443,6 +419,7 @@ int tie_begin(const char *path, const struct credentials *death_word,
                         .data = data};
     list_init(&tie->in_asked);
     list_push_back(&agent->ties, &tie->in_agent);
+    agent->retry_ns = 0; /* It may be back: a new tie does not wait. */
     eventfd_write(agent->wake_fd, 1);
     *ret_tie = tie;
     pthread_mutex_unlock(&agent->mutex);
@@ -454,8 +431,31 @@ static struct timespec time_limit(void)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 2 * TIE_ANSWER_MS / 1000;
+    until.tv_sec += TIE_WAIT_MS / 1000;
     return until;
+}
+
+static void tie_get_why(const struct tie *tie, char why[HASP_WHY_SIZE])
+{
+    snprintf(why, HASP_WHY_SIZE, "%.400s",
+             tie->why[0] != '\0' ? tie->why : "the agent does not answer");
+}
+
+static enum tie_progress tie_progress_of(const struct tie *tie)
+{
+    return tie->state == TIE_TIED     ? TIE_DONE
+           : tie->why[0] != '\0'      ? TIE_FAILED
+           : tie->state == TIE_UNTIED ? TIE_FAILED
+                                      : TIE_PENDING;
+}
+
+enum tie_progress tie_look(struct tie *tie, char why[HASP_WHY_SIZE])
+{
+    pthread_mutex_lock(&tie->agent->mutex);
+    enum tie_progress progress = tie_progress_of(tie);
+    tie_get_why(tie, why);
+    pthread_mutex_unlock(&tie->agent->mutex);
+    return progress;
 }
 
 bool tie_wait(struct tie *tie, char why[HASP_WHY_SIZE])
@@ -464,12 +464,11 @@ bool tie_wait(struct tie *tie, char why[HASP_WHY_SIZE])
     struct tie_agent *agent = tie->agent;
     int error = 0;
     pthread_mutex_lock(&agent->mutex);
-    while (tie->state != TIE_TIED && tie->why[0] == '\0' && error == 0) {
+    while (tie_progress_of(tie) == TIE_PENDING && error == 0) {
         error = pthread_cond_timedwait(&agent->news, &agent->mutex, &until);
     }
     bool is_tied = tie->state == TIE_TIED;
-    snprintf(why, HASP_WHY_SIZE, "%s",
-             tie->why[0] != '\0' ? tie->why : "the agent does not answer");
+    tie_get_why(tie, why);
     pthread_mutex_unlock(&agent->mutex);
     return is_tied;
 }
@@ -482,37 +481,77 @@ bool tie_is_tied(struct tie *tie)
     return is_tied;
 }
 
-bool tie_undo(struct tie *tie, char why[HASP_WHY_SIZE])
+/* The following functions need the agent's mutex. */
+
+static bool tie_forgo_locked(struct tie *tie)
 {
-    struct timespec until = time_limit();
+    if (!tie->may_be_tied) {
+        tie->state = TIE_UNTIED;
+    }
+    return !tie->may_be_tied;
+}
+
+static enum tie_progress tie_undo_step_locked(struct tie *tie, bool is_late)
+{
     struct tie_agent *agent = tie->agent;
-    int error = 0;
-    pthread_mutex_lock(&agent->mutex);
+    if (tie_forgo_locked(tie)) {
+        return TIE_DONE;
+    }
+    if (is_late) {
+        tie->state = tie->state == TIE_UNWANTED ? TIE_WANTED : tie->state;
+        tie->is_undoing = false;
+        return TIE_FAILED;
+    }
     /* A TIE that is under way is answered first: lines are answered in order,
      * and its own answer must not be taken for that of UNTIE. */
-    while (tie->state == TIE_ASKED && error == 0) {
-        error = pthread_cond_timedwait(&agent->news, &agent->mutex, &until);
+    if (tie->state == TIE_ASKED) {
+        return TIE_PENDING;
     }
-    if (error == 0 && tie->may_be_tied && tie->state != TIE_UNTIED) {
+    if (!tie->is_undoing) {
+        tie->is_undoing = true;
         tie->state = TIE_UNWANTED;
         tie->why[0] = '\0';
         eventfd_write(agent->wake_fd, 1);
         agent->retry_ns = agent->fd < 0 ? 0 : agent->retry_ns;
-        while ((tie->state == TIE_UNWANTED || tie->state == TIE_UNASKED) &&
-               error == 0) {
-            error = pthread_cond_timedwait(&agent->news, &agent->mutex, &until);
-        }
     }
-    bool is_untied = !tie->may_be_tied;
-    if (is_untied) {
-        tie->state = TIE_UNTIED;
-    } else if (tie->state == TIE_UNWANTED) {
-        tie->state = TIE_WANTED;
+    if (tie->state == TIE_UNWANTED || tie->state == TIE_UNASKED) {
+        return TIE_PENDING;
     }
-    snprintf(why, HASP_WHY_SIZE, "%.400s",
-             tie->why[0] != '\0' ? tie->why : "the agent does not answer");
-    pthread_mutex_unlock(&agent->mutex);
+    tie->is_undoing = false;
+    return TIE_FAILED;
+}
+
+bool tie_forgo(struct tie *tie)
+{
+    pthread_mutex_lock(&tie->agent->mutex);
+    bool is_untied = tie_forgo_locked(tie);
+    pthread_mutex_unlock(&tie->agent->mutex);
     return is_untied;
+}
+
+enum tie_progress tie_undo_step(struct tie *tie, bool is_late,
+                                char why[HASP_WHY_SIZE])
+{
+    pthread_mutex_lock(&tie->agent->mutex);
+    enum tie_progress progress = tie_undo_step_locked(tie, is_late);
+    tie_get_why(tie, why);
+    pthread_mutex_unlock(&tie->agent->mutex);
+    return progress;
+}
+
+bool tie_undo(struct tie *tie, char why[HASP_WHY_SIZE])
+{
+    struct timespec until = time_limit();
+    struct tie_agent *agent = tie->agent;
+    enum tie_progress progress;
+    int error = 0;
+    pthread_mutex_lock(&agent->mutex);
+    while ((progress = tie_undo_step_locked(tie, error != 0)) == TIE_PENDING) {
+        error = pthread_cond_timedwait(&agent->news, &agent->mutex, &until);
+    }
+    tie_get_why(tie, why);
+    pthread_mutex_unlock(&agent->mutex);
+    return progress == TIE_DONE;
 }
 
 void tie_quiet(struct tie *tie)

@@ -6,7 +6,7 @@
  *
  * A process has one connection for each path of an agent, and a thread for it.
  * If the connection ends, the thread connects and ties again. An agent that
- * hangs or is away delays nothing but tie_wait() and tie_end().
+ * hangs or is away delays nothing but tie_wait() and tie_undo().
  *
  * The agent keeps a tie when a connection ends, so a session that was once tied
  * can be tied until UNTIE is answered.
@@ -26,12 +26,17 @@
 #define TIE_SOCKET_DEFAULT "/run/hasp-agent/agent.sock"
 /* Time limit for an answer of the agent. */
 #define TIE_ANSWER_MS 1000
+/* Time limit for a tie, or for its end: a line before it may be unanswered. */
+#define TIE_WAIT_MS (2 * TIE_ANSWER_MS)
 
 struct tie;
 
-/* The session is no longer tied, or could not be tied; 'why' is for people. It
- * is reported once until the session is tied again. */
+/* Something has changed: tie_look() and tie_undo_step() can have another
+ * answer. 'why' not NULL: the session is no longer tied, or could not be tied;
+ * the text is for people, and comes once until the session is tied again. */
 typedef void tie_changed_fn(void *data, const char *why);
+
+enum tie_progress { TIE_PENDING, TIE_DONE, TIE_FAILED };
 
 /* Starts to tie a session: 'death_word' has its id and its death word.
  * 'path' NULL: the environment's HASP_AGENT, or TIE_SOCKET_DEFAULT.
@@ -39,21 +44,25 @@ typedef void tie_changed_fn(void *data, const char *why);
 MUST_CHECK int tie_begin(const char *path, const struct credentials *death_word,
                          uint64_t ttl_ms, tie_changed_fn *changed, void *data,
                          struct tie **ret_tie);
-/* Waits until it is tied; false with the reason, after TIE_ANSWER_MS at most.
- */
+/* Whether it is tied by now. TIE_FAILED: with the reason. */
+enum tie_progress tie_look(struct tie *tie, char why[HASP_WHY_SIZE]);
+/* Waits for tie_look(), TIE_WAIT_MS at most; false with the reason. */
 bool tie_wait(struct tie *tie, char why[HASP_WHY_SIZE]);
 bool tie_is_tied(struct tie *tie);
-/* Unties, and waits for the answer; false with the reason: it may still be
- * tied, and stays in the agent. A session that is untied stays untied. */
+/* If no TIE is without its UNTIE, the session stays untied for good: true. */
+bool tie_forgo(struct tie *tie);
+/* Unties: is called again after each change until it is not TIE_PENDING, and
+ * with 'is_late' once TIE_WAIT_MS are over. TIE_FAILED with the reason: the
+ * session may still be tied, and stays in the agent. A session that is untied
+ * stays untied. */
+enum tie_progress tie_undo_step(struct tie *tie, bool is_late,
+                                char why[HASP_WHY_SIZE]);
+/* Does all steps, and waits between them; false with the reason. */
 bool tie_undo(struct tie *tie, char why[HASP_WHY_SIZE]);
 /* 'changed' is no longer called. NULL is ignored. */
 void tie_quiet(struct tie *tie);
 /* Frees it; 'changed' is not called afterwards. UNTIE is sent and not waited
  * for. NULL is ignored. Not in a child of fork(), which has no ties. */
 void tie_end(struct tie *tie);
-
-/* When the process of that /proc/PID/stat was started (its field 22); 0 if it
- * cannot be read. */
-uint64_t tie_start_of(const char *path);
 
 #endif /* HASP_CLIENT_TIE_H */

@@ -384,9 +384,9 @@ struct hasp_options {
      *
      * Ties the session to this process: when the process dies, the agent of
      * this host ('hasp agent', docs/agent.md) ends the session at once, however
-     * long ttl_ms is. Only with a TTL, without linger_ms and 'credentials'; not
-     * with hasp_uv.h. By tying it you promise that whatever this process has
-     * started stops with it. The session stays tied over a restart of the
+     * long ttl_ms is. Only with a TTL, without linger_ms and 'credentials'. By
+     * tying it you promise that whatever this process has started stops with
+     * it. The session stays tied over a restart of the
      * agent; hasp_is_tied() says whether it is. exec() keeps the process, and
      * loses the session as ever; a child of fork() has nothing of it. */
     enum hasp_tie tie;

@@ -29,9 +29,10 @@
  *
  * How it works: all sessions of a loop that would make the same connection
  * share one connection and one timer. There is no thread; only host names are
- * resolved in libuv's pool. A wait with an 'interrupt_fd' watches a copy of it.
- * The loop's timers stop while a machine is suspended: events are a little late
- * then, but hasp_guard() is right at once.
+ * resolved in libuv's pool. (Only a session with a 'tie' has a thread, which
+ * the ties of the process share.) A wait with an 'interrupt_fd' watches a copy
+ * of it. The loop's timers stop while a machine is suspended: events are a
+ * little late then, but hasp_guard() is right at once.
  *
  * Threads: all functions here must be called on the loop's thread. All
  * callbacks run there, never from inside the call that they answer. A callback
@@ -71,7 +72,8 @@ HASP_API HASP_MUST_CHECK int hasp_uv_open(struct uv_loop_s *loop,
                                           hasp_uv_fn *done, void *data,
                                           struct hasp_uv **ret_uv);
 
-/* The session; NULL until it has been opened. */
+/* The session; NULL until it has been opened. With HASP_TIE_MUST 'done' of
+ * hasp_uv_open() gets HASP_ECONNECT if it cannot be tied. */
 HASP_API struct hasp_session *hasp_uv_session(struct hasp_uv *uv);
 
 /* hasp_acquire() with a callback; 'name' and 'options' are copied. 'status' may
@@ -101,6 +103,13 @@ hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold, enum hasp_mode mode,
 HASP_API HASP_MUST_CHECK int hasp_uv_release(struct hasp_uv *uv,
                                              struct hasp_hold *hold,
                                              hasp_uv_fn *done, void *data);
+
+/* Unties the session for good, before it is handed over: hasp_credentials()
+ * returns HASP_EBUSY here while the session is tied, since it would stop the
+ * loop. 'status' is HASP_EBUSY if the agent has not confirmed it: the session
+ * may still be tied. 0 also if it was never tied. */
+HASP_API HASP_MUST_CHECK int hasp_uv_untie(struct hasp_uv *uv, hasp_uv_fn *done,
+                                           void *data);
 
 /* Ends the waits (their callbacks get HASP_EINTR), closes the session and frees
  * 'uv'; finally calls 'closed', which may be NULL. No other call on 'uv' is

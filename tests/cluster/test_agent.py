@@ -93,10 +93,12 @@ class Holder:
     """tests/client/tied.c; it obeys lines."""
 
     def __init__(self, cluster, agent, lock, tie="must", delay=0, wrapper=(),
-                 **variables):
+                 program=None, **variables):
+        words = [TIED, endpoints(cluster), agent, tie, lock, str(delay)]
+        if program is not None:
+            words = [*program, *words[1:-1]]
         self.process = subprocess.Popen(
-            list(wrapper) + [TIED, endpoints(cluster), agent, tie, lock,
-                             str(delay)],
+            list(wrapper) + words,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=dict(os.environ, **variables))
         self.first = self.process.stdout.readline().strip()

@@ -5,13 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "client/tie.h"
+#include "client/proc_stat.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -38,13 +37,6 @@ int proof_begin(int fd, bool is_old, struct proof *ret_proof)
     return 0;
 }
 
-static uint64_t proof_start(pid_t pid)
-{
-    char path[32];
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    return tie_start_of(path);
-}
-
 bool proof_is_dead(int pidfd)
 {
     struct pollfd fd = {.fd = pidfd, .events = POLLIN};
@@ -67,16 +59,17 @@ bool proof_is_good(struct proof *proof, uint64_t start, const char **ret_why)
     }
     /* The descriptor first, then START, then whether it lives: so START is that
      * of the descriptor's process, not of one that has its number since. */
-    uint64_t found = proof_start(proof->pid);
+    struct proc_stat stat;
+    bool is_seen = proc_stat_read(proof->pid, &stat);
     if (proof_is_dead(proof->pidfd)) {
         *ret_why = "the process that connected is dead";
         return false;
     }
-    if (found == 0) {
+    if (!is_seen) {
         *ret_why = "its /proc/PID/stat cannot be read";
         return false;
     }
-    if (found != start) {
+    if (stat.start != start) {
         *ret_why = "START is not that of the process that connected";
         return false;
     }

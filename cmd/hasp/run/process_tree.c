@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "client/clock.h"
+#include "client/proc_stat.h"
 
 /* Rounds in search of new members: some start others faster than they are
  * found; process_tree_kill() stops those that never end. */
@@ -30,11 +30,7 @@
 
 struct tree_process {
     pid_t pid;
-    pid_t parent;
-    uint64_t start; /* Start time, in ticks since boot. */
-    long threads;   /* Number of threads; also 1 for a zombie. */
-    char state;
-    char name[16];
+    struct proc_stat stat;
     bool is_member;
 };
 
@@ -48,36 +44,8 @@ struct census {
 
 static bool read_process(pid_t pid, struct tree_process *ret_process)
 {
-    char path[32], text[512];
-    struct tree_process process = {.pid = pid};
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (size <= 0) {
-        return false;
-    }
-    text[size] = '\0';
-    /* "pid (name) state parent ..."; the name can contain any characters; the
-     * number of threads is the 20th field, the start time the 22nd. */
-    const char *name = strchr(text, '('), *end = strrchr(text, ')');
-    long parent;
-    if (name == NULL || end == NULL ||
-        sscanf(end + 1,
-               " %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-               "%*s %*s %ld %*s %" SCNu64,
-               &process.state, &parent, &process.threads,
-               &process.start) != 4) {
-        return false;
-    }
-    snprintf(process.name, sizeof process.name, "%.*s", (int)(end - name - 1),
-             name + 1);
-    process.parent = (pid_t)parent;
-    *ret_process = process;
-    return true;
+    *ret_process = (struct tree_process){.pid = pid};
+    return proc_stat_read(pid, &ret_process->stat);
 }
 
 static void add_process(struct census *census, pid_t pid)
@@ -217,7 +185,7 @@ static bool has_run_id(struct census *census,
     char path[32];
     struct dirent *entry;
     bool has = thread_has_run_id(census, process->pid, process->pid, run_id);
-    if (has || process->state != 'Z') {
+    if (has || process->stat.state != 'Z') {
         return has;
     }
     snprintf(path, sizeof path, "/proc/%ld/task", (long)process->pid);
@@ -236,8 +204,8 @@ static bool has_run_id(struct census *census,
  * threads may still run and write. */
 static bool is_alive(const struct tree_process *process)
 {
-    return process->threads > 1 ||
-           (process->state != 'Z' && process->state != 'X');
+    return process->stat.threads > 1 ||
+           (process->stat.state != 'Z' && process->stat.state != 'X');
 }
 
 static const struct tree_process *process_tree_find(const struct census *census,
@@ -255,14 +223,14 @@ static bool is_kin(const struct process_tree *tree, const struct census *census,
                    const struct tree_process *process, int number)
 {
     if (process->pid == tree->command ||
-        (tree->run != 0 && process->parent == tree->run)) {
+        (tree->run != 0 && process->stat.parent == tree->run)) {
         return true;
     }
     const struct tree_process *parent = process_tree_find(census,
-                                                          process->parent);
+                                                          process->stat.parent);
     return parent != NULL && parent->is_member &&
            (number != SIGCONT ||
-            strcmp(parent->name, PROCESS_TREE_RUN_NAME) != 0);
+            strcmp(parent->stat.name, PROCESS_TREE_RUN_NAME) != 0);
 }
 
 static bool may_be_member(const struct process_tree *tree,
@@ -270,7 +238,7 @@ static bool may_be_member(const struct process_tree *tree,
 {
     return !process->is_member && process->pid != getpid() &&
            process->pid != tree->run &&
-           strcmp(process->name, PROCESS_TREE_GUARDIAN_NAME) != 0;
+           strcmp(process->stat.name, PROCESS_TREE_GUARDIAN_NAME) != 0;
 }
 
 static bool is_noted(const struct process_tree_roll *roll,
@@ -278,7 +246,7 @@ static bool is_noted(const struct process_tree_roll *roll,
 {
     for (size_t i = 0; roll != NULL && i < roll->count; i++) {
         if (roll->entry[i].pid == process->pid &&
-            roll->entry[i].start == process->start) {
+            roll->entry[i].start == process->stat.start) {
             return true;
         }
     }
@@ -327,7 +295,7 @@ void process_tree_note(const struct process_tree *tree,
         for (size_t i = 0; i < census.count; i++) {
             if (census.process[i].is_member) {
                 roll->entry[roll->count++] = (struct process_tree_entry){
-                    census.process[i].pid, census.process[i].start};
+                    census.process[i].pid, census.process[i].stat.start};
             }
         }
     }
