@@ -434,7 +434,8 @@ func (l *Lock) mayRecover() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.top()
-	return g != nil && !g.isOver && g.limit == 0 && l.session.State() == Jeopardy
+	return g != nil && !g.isOver && l.session.State() == Jeopardy &&
+		(g.limit == 0 || holdRemaining(g.since, g.limit, clockNow()) > 0)
 }
 
 // Context returns a context that is done when the hold ends: by Unlock, at the end

@@ -4,6 +4,7 @@
 import json
 import os
 import queue
+import random
 import re
 import shutil
 import socket
@@ -18,12 +19,16 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 from fake_node import Raw, encode, push  # noqa: E402
 
 from driver import PATIENCE_S, Refused  # noqa: E402
+import rules  # noqa: E402
 
 BYTE_S = 0.02
-LATE_S = 0.06
+LATE_S = 0.02, 0.15  # Of a variant: drawn for each answer.
 VARIANTS = 'late', 'more', 'again', 'torn', 'notices'
 RANGES_MAX = 16  # ACKED m,RANGE...
 LATEST = 1 << 52  # No state is newer than that of a grant.
+LARGEST = (1 << 53) - 1
+LONGEST_MS = 1 << 40  # No time of a request is longer.
+SEED = int(os.environ.get('SEED', random.randrange(1 << 30)))
 FOR_A_SESSION = ('SESSION.KEEP', 'SESSION.CLOSE', 'SESSION.HOLDS',
                  'LOCK.ACQUIRE',
                  'LOCK.RELEASE', 'LOCK.CONVERT', 'LOCK.MACQUIRE')
@@ -78,7 +83,9 @@ class Wire:
 class Request:
     """One that a node got, and that the script has to answer."""
 
-    def __init__(self, words, wire):
+    def __init__(self, words, wire, bounds=None):
+        self.received = time.monotonic_ns()
+        self.bounds = bounds or rules.Bounds()
         self.words = [word.decode() for word in words]
         self.wire, self.value = wire, None
         upper = [word.upper() for word in self.words]
@@ -119,17 +126,25 @@ class Request:
             time.sleep(int(pause) / 1000)
         if how in ('lose', 'never'):
             return
-        value = Raw(rest.encode() + b'\r\n') if rest.startswith('-') else \
-            encode(self.varied(self.granted(json.loads(rest))))
+        if rest.startswith('-'):
+            value = Raw(rest.encode() + b'\r\n')
+        else:
+            told = self.granted(json.loads(rest))
+            self.bounds.answers(self.received, self.upper[0], told)
+            value = encode(self.varied(told))
         if self.is_queued:
             told = json.loads(rest)
             granted = told if isinstance(told, list) else [told]
             grants = [self.grant(name, token, True) for name, token
                       in zip(self.names(), granted)]
-            self.wire.send(push('lock', 'answer', {
+            self.bounds.answers(self.received, self.upper[0], grants)
+            ends = push('lock', 'answer', {
                 'session': 7, 'owner': self.owner, 'index': 9, 'wait': 8,
                 'tokens': [grant['token'] for grant in grants],
-                'grants': grants}))
+                'grants': grants})
+            self.wire.send(ends)
+            if self.wire.variant == 'notices':
+                self.wire.send(ends)  # A push can come twice.
         else:
             self.value = (value, BYTE_S if how == 'slow' else 0)
             self.wire.answered()
@@ -143,7 +158,7 @@ class Request:
         if isinstance(value, dict):
             return {'a_later_member': [1, {'a': None}],
                     **{key: self.varied(one) for key, one in value.items()},
-                    'another_one': 'text'}
+                    'another_one': LARGEST}
         return value
 
     # --- What was granted: a script may say the token alone ---------------
@@ -165,6 +180,10 @@ class Request:
         first = told['token']
         if self.upper[0] == 'LOCK.CONVERT':
             first = self.option('TOKEN', first)
+        if self.wire.variant == 'more' and not is_push and not left:
+            # Limits and delays that were not asked for, as long as can be.
+            told = {'hold_left_ms': LONGEST_MS, 'delay_ms': LONGEST_MS,
+                    **told}
         return {'lock': name, 'owner': self.owner, 'token': told['token'],
                 'first': first, 'mode': 'shared' if 'SHARED' in self.upper
                 else 'slots' if 'SLOTS' in self.upper else 'exclusive',
@@ -199,14 +218,18 @@ class Nodes:
     def __init__(self, is_about, secret=None, variant=''):
         """'is_about': the commands that the script itself answers. A client
         that has not shown the secret, if there is one, is not known here.
-        'variant': late, each answer is late; more, maps have unknown members;
+        'variant': late, each answer is late; more, maps have unknown members
+        and numbers that were not asked for;
         again, each request with a number is lost at first, with its
         connection; torn, half of its answer comes, and the connection is lost;
-        notices, heartbeats report the ends of holds that the client has not."""
+        notices, heartbeats report the ends of holds that the client has not,
+        and pushes the ends of waits that it has not."""
         self.is_about, self.secret = is_about, secret
         self.variant = variant
         self.lost = set()
         self.torn = {}
+        self.bounds = rules.Bounds()
+        self.drawn = random.Random(SEED)
         self.later = {}  # [a wait, the answer to it or None], by its words.
         self.wrong = []  # Requests that no client may send.
         self.asked = queue.Queue()
@@ -276,7 +299,8 @@ class Nodes:
                     is_attached |= verb in (b'SESSION.OPEN', b'SESSION.ATTACH')
                     if is_attached or verb == b'LOCK.WATCH':
                         self.wires.add(wire)
-                    self._asked(Request(words, wire), is_attached)
+                    self._asked(Request(words, wire, self.bounds),
+                                is_attached)
             except OSError:
                 pass
             finally:
@@ -289,7 +313,9 @@ class Nodes:
         self.log.append(request.words)
         request.wire.is_known |= self.secret in (None, *request.words)
         if self.variant == 'late':
-            time.sleep(LATE_S)
+            time.sleep(self.drawn.uniform(*LATE_S))
+        if self.variant == 'notices' and is_attached:
+            self.push_others(request)
         if self.variant == 'again' and request.number and \
                 (verb, request.number) not in self.lost:
             self.lost.add((verb, request.number))
@@ -390,6 +416,19 @@ class Nodes:
                 'first': 1, 'number': 3, 'reason': 'releaseif', **one})
         return json.dumps(told)
 
+    def push_others(self, request):
+        """Pushes that concern no wait of the client: of another owner, of an
+        earlier wait of this one, of another session, and of unknown kinds."""
+        for told in ({'owner': 'foreign', 'wait': 8}, {'wait': 3},
+                     {'session': 9}):
+            request.wire.send(push('lock', 'answer', {
+                'session': 7, 'owner': request.owner, 'index': 2, 'wait': 8,
+                'tokens': [1], 'grants': [dict(
+                    request.grant('foreign', 1, True), hold_left_ms=None)],
+                **told}))
+        request.wire.send(push('lock', 'a_later_kind', {'owner': 1}))
+        request.wire.send(push('later', 'answer', [request.owner]))
+
     def set_always(self, verb, how):
         """Answers 'verb' with 'how' from now on, also what was asked before:
         a client that asks again does not wait for the script's next line."""
@@ -453,6 +492,8 @@ class Script:
         self.nodes = Nodes(about, secret, variant)
         self.front = front(self.nodes.endpoints) if front else None
         self.untold = []
+        self.commands = {}  # (command, its words, its time) by number.
+        self.held = {}  # The acquisitions of each lock object, for the rules.
         self.owner = ''  # The newest that was named.
         self.previous = self.how = self.pending = None
 
@@ -467,7 +508,8 @@ class Script:
                     getattr(self, 'do_' + command)(rest.strip())
                 except (AssertionError, Refused) as error:
                     raise AssertionError(
-                        f'{self.path}:{number}: {line}: {error}\nasked: ' +
+                        f'{self.path}:{number}: {line}: {error}\n'
+                        f'SEED={SEED}\nasked: ' +
                         '\n'.join(' '.join(words) for words in
                                   self.nodes.log[-32:])) from None
             assert not self.nodes.wrong, f'{self.path}: {self.nodes.wrong}'
@@ -487,13 +529,45 @@ class Script:
             if words.pop('local', False):
                 nodes = self.nodes.local
             words.setdefault('endpoints', ','.join(nodes))
+            self.nodes.bounds.opens()
+            self.held = {}
+        since = time.monotonic_ns()
         self.untold.append(self.conform.begin(command, **words))
+        self.commands[self.untold[-1]] = command, words, since
+
+    def judge(self, number, told):
+        """Compares what the client believes with the rules."""
+        command, words, since = self.commands[number]
+        name = words.get('as', '')
+        if command == 'release' and self.held.get(name):
+            self.held[name].pop()
+        elif command in ('lock', 'convert') and told.get('held'):
+            until = self.nodes.bounds.hold(since, told['tokens'])
+            if command == 'lock':
+                self.held.setdefault(name, []).append(until)
+            elif self.held.get(name):
+                # A downgrade does not restart the limit.
+                self.held[name][-1] = max(until, self.held[name][-1]) \
+                    if words['shared'] else until
+            command, told = 'remaining', self.conform.do(
+                'remaining', **{'as': name})
+        if command not in ('remaining', 'guard', 'state') or \
+                'at_ns' not in told:
+            return
+        believed = told['at_ns'] + told.get('left_ns', 0)
+        until = self.nodes.bounds.session()
+        if command != 'state' and self.held.get(name):
+            until = min(until, self.held[name][-1])
+        assert believed <= until or told.get('left_ns') == 0, \
+            f'it believes {believed - until} ns too long'
 
     def do_returns(self, text):
+        number = self.untold.pop()
         try:
-            told = self.conform.end(self.untold.pop())
+            told = self.conform.end(number)
         except Refused as error:
             told = {'error': error.word}
+        self.judge(number, told)
         wanted = values(text)
         if 'error' in told:
             assert any(key == 'error' for key, _, _ in wanted), told

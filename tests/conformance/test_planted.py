@@ -68,6 +68,19 @@ PLANTED = [
                    '"hasp.lease").lease.read_clock()'),
         'node': ('lib/hold.js', 'this.limit = limitOf(all, sent);',
                  "this.limit = limitOf(all, require('./lease').readClock());")}),
+    # The same mistakes, in a script whose answers are not late: its variant
+    # sees them by the rules.
+    ('2 a limit from sending, drawn', 'hold_waited late', {
+        'c': ('client/hold.c', 'hold->limit_sent = sent;',
+              'hold->limit_sent = hold->fsm->conn->now; (void)sent;'),
+        'go': ('hold.go', 'g := &grant{since: sent, limit',
+               'g := &grant{since: clockNow(), limit'),
+        'java': (JAVA + 'Grant.java', 'from = sent;', 'from = Clocks.now();'),
+        'python': ('hasp/grant.py', 'self._sent = told.left_ms, sent',
+                   'self._sent = told.left_ms, __import__('
+                   '"hasp.lease").lease.read_clock()'),
+        'node': ('lib/hold.js', 'this.limit = limitOf(all, sent);',
+                 "this.limit = limitOf(all, require('./lease').readClock());")}),
     ('2 an upgraded limit', 'hold_late_answers', {
         'go': ('hold.go', 'g.limit, g.since = limit, sent',
                'g.limit, g.since = limit, clockNow()'),
@@ -213,9 +226,10 @@ def test_a_mistake_is_seen(monkeypatch, tmp_path, name, language, path, old,
     monkeypatch.setattr(driver, 'PATIENCE_S', 8)
     monkeypatch.setattr(script, 'PATIENCE_S', 8)
     program = driver.Conform(language, tmp_path)
+    name, _, variant = name.partition(' ')
     try:
         with pytest.raises(AssertionError, match=f'{name}.txt:'):
             script.Script(os.path.join(HERE, 'scripts', name + '.txt'),
-                          program).run()
+                          program, variant=variant).run()
     finally:
         program.close(kill=True)
