@@ -127,9 +127,10 @@ def test_go(tmp_path_factory, tmp_path):
     program.mkdir()
     (program / "go.mod").write_text("module program\ngo 1.19\n")
     (program / "main.go").write_text(
-        'package main\n\nimport (\n\t"fmt"\n\n\t"%s"\n)\n\n'
+        'package main\n\nimport (\n\t"fmt"\n\n\t"%s"\n\t"%s/concurrency"\n)\n\n'
         "func main() {\n\tvar options hasp.Options\n"
-        "\tfmt.Println(options.Name == \"\")\n}\n" % module)
+        "\tconcurrency.WithTTL(1)\n"
+        "\tfmt.Println(options.Name == \"\")\n}\n" % (module, module))
     run("go", "get", "%s@v%s" % (module, VERSION), folder=str(program), **env)
     assert run("go", "run", ".", folder=str(program), **env) == "true\n"
     run("go", "vet", module + "/...", folder=str(program), **env)

@@ -73,9 +73,19 @@ def test_it_compiles_with_the_race_detector(race_test):
 
 
 def test_its_tests_pass_under_the_race_detector(race_test):
+    run_tests(race_test)
+
+
+def test_the_tests_of_its_package_concurrency_pass():
+    path = os.path.join(ROOT, "build", "go", "concurrency.test")
+    go(CLIENT, "test", "-race", "-c", "-o", path, "./concurrency")
+    run_tests(path)
+
+
+def run_tests(program):
     port = free_base((0, 1, 10, 11, 20, 21))
     done = subprocess.run(
-        [race_test, "-test.timeout=100s"],
+        [program, "-test.timeout=100s"],
         cwd=CLIENT,
         env=dict(os.environ, HASP=HASP, HASP_TEST_PORT=str(port)),
         timeout=110,

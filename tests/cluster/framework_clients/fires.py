@@ -2,6 +2,7 @@
 """A scheduler of APScheduler with a job that runs each second. Each run appends
 the time of its fire and the pid to the file RUNS."""
 
+import faulthandler
 import os
 import signal
 import sys
@@ -26,7 +27,14 @@ def tick():
 scheduler = BackgroundScheduler(
     timezone="UTC", executors={"default": OncePerFire(ttl=2, wait=8)})
 scheduler.add_job(tick, "cron", second="*", id="tick", misfire_grace_time=10)
-signal.signal(signal.SIGTERM, lambda *_: OVER.set())
+
+
+def stop(*_):
+    faulthandler.dump_traceback_later(20)  # If it does not end, this says why.
+    OVER.set()
+
+
+signal.signal(signal.SIGTERM, stop)
 scheduler.start()
 OVER.wait()
 scheduler.shutdown()
