@@ -158,6 +158,7 @@ void core_free(struct core *core)
     pending_access_done(&core->pending_access);
     stats_done(core);
     audit_denied_done(core);
+    slow_log_done(core);
     event_log_done(&core->event_log);
     history_done(&core->history);
     effects_done(&core->turn.effects);
@@ -474,6 +475,7 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
         return; /* The event belongs to a log that has been replaced. */
     }
     disks_flushed(core, flush_ns);
+    propose_flushed(core, log_index);
     replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
                       now_ns / NS_PER_MS, &update);
     raft_output_carry_out(core, &update);
@@ -640,6 +642,7 @@ void core_change(struct core *core, const struct core_options *options)
     core->options.allows_del = options->allows_del;
     core->options.allows_no_ttl = options->allows_no_ttl;
     core->options.finalizes_itself = options->finalizes_itself;
+    core->options.slow_ms = options->slow_ms;
     limits->requests_per_conn = from->requests_per_conn;
     limits->name_size = from->name_size;
     limits->value_size = from->value_size;

@@ -183,6 +183,9 @@ struct core_port {
                        uint64_t for_ms, char why[HASP_WHY_SIZE]);
     /* Milliseconds since 1970, for people only: nothing is decided by it. */
     uint64_t (*wall_ms)(void *data);
+    /* The clock of 'now_ns' as it is at this moment, for people only. NULL: the
+     * time of the event is precise enough. */
+    uint64_t (*clock_ns)(void *data);
     /* Reports the cluster's id when it becomes known (also at each start). */
     void (*cluster_known)(void *data,
                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
@@ -289,6 +292,7 @@ struct core_options {
      * nothing (lockfsm/user/access.h). */
     bool founds_access_required;
     bool finalizes_itself; /* Raise the cluster to it without RAFT.FINALIZE. */
+    uint32_t slow_ms; /* Requests that take longer are recorded; 0: none. */
     struct core_limits limits;
     /* The resource that the caller shares out among clients, also for requests
      * of other nodes' clients; the core reports the cost of each request
@@ -461,7 +465,7 @@ void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns);
 void core_stop(struct core *core, uint64_t now_ns);
 bool core_is_quiet(const struct core *core);
 /* Takes over the options that may change while the core runs: redirect,
- * allows_del, allows_no_ttl, finalizes_itself, and the limits
+ * allows_del, allows_no_ttl, finalizes_itself, slow_ms, and the limits
  * requests_per_conn, name_size, value_size, snapshot_log_size,
  * snapshot_entries, flush_records and flush_ms. */
 void core_change(struct core *core, const struct core_options *options);
@@ -633,6 +637,8 @@ extern const char *const core_words[CORE_WORD_END];
 const struct histogram *core_request_times(const struct core *core,
                                            uint32_t place,
                                            const char **ret_name);
+/* Requests in the slow log (core/slow_log.h) since the node's start. */
+uint64_t core_slow_count(const struct core *core);
 /* How long the oldest wait has lasted, if this node knows it; 0: none. */
 uint64_t core_oldest_wait_ms(const struct core *core);
 /* A member as this node, the leader, sees it: the index up to which their logs

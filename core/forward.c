@@ -367,6 +367,7 @@ static void forward_take_answer(struct core *core, uint64_t peer,
         answer_myself(core, request);
         return;
     }
+    slow_log_waited(core, request, answer->waited_ms);
     struct resp_writer *writer = request_reply(core, request);
     buffer_put_bytes(writer->out, answer->reply);
     /* The leader that answered knew whether the request may have taken effect

@@ -239,7 +239,7 @@ static void propose_enter(struct propose *propose, uint64_t first,
 {
     if (propose->ring_first == propose->ring_end) {
         propose->ring_first = propose->ring_end = first;
-        propose->ring_committed = first;
+        propose->ring_committed = propose->ring_flushed = first;
     }
     /* Between two batches there may be entries that no request waits for (a
      * barrier, a change). */
@@ -254,7 +254,7 @@ static void propose_enter(struct propose *propose, uint64_t first,
             propose->heard_index = propose->ring_end;
         }
         *expected_at(propose, propose->ring_end) = (struct expected){
-            chain, chain == NULL, now_ns};
+            .requests = chain, .is_own = chain == NULL, .proposed_ns = now_ns};
         for (struct request *r = chain; r != NULL; r = r->next) {
             r->index = propose->ring_end;
             request_mark_logged(r);
@@ -379,6 +379,17 @@ void propose_submit(struct core *core)
     raft_output_carry_out(core, &update);
 }
 
+void propose_flushed(struct core *core, uint64_t log_index)
+{
+    struct propose *propose = &core->leadership.propose;
+    uint64_t end = u64_min(log_index + 1, propose->ring_end);
+    uint64_t at = u64_max(propose->ring_flushed, propose->ring_first);
+    for (; core->options.slow_ms != 0 && at < end; at++) {
+        expected_at(propose, at)->flushed_ns = core->now_ns;
+    }
+    propose->ring_flushed = u64_max(propose->ring_flushed, end);
+}
+
 void propose_replicated(struct core *core)
 {
     struct propose *propose = &core->leadership.propose;
@@ -386,8 +397,10 @@ void propose_replicated(struct core *core)
                            propose->ring_end);
     uint64_t batch_ns = 0; /* When the last counted batch was proposed. */
     for (; propose->ring_committed < end; propose->ring_committed++) {
-        uint64_t proposed_ns = expected_at(propose, propose->ring_committed)
-                                   ->proposed_ns;
+        struct expected *expected = expected_at(propose,
+                                                propose->ring_committed);
+        uint64_t proposed_ns = expected->proposed_ns;
+        expected->committed_ns = core->now_ns;
         if (proposed_ns != 0 && proposed_ns != batch_ns) {
             histogram_note(&core->stats.counts.replicate,
                            core->now_ns - proposed_ns);
@@ -418,6 +431,7 @@ struct request *propose_take(struct core *core, uint64_t log_index)
         histogram_note(&core->stats.counts.commit,
                        core->now_ns - expected->proposed_ns);
     }
+    slow_log_entry(core, expected);
     return expected->requests;
 }
 

@@ -38,6 +38,10 @@ struct expected {
     struct request *requests; /* Chained by 'next'; NULL: none. */
     bool is_own;              /* An entry of this node. */
     uint64_t proposed_ns;     /* 0: not proposed here. */
+    /* When it was on this node's disk, and when a majority had it; 0: not yet,
+     * or not recorded because core_options.slow_ms is 0. */
+    uint64_t flushed_ns;
+    uint64_t committed_ns;
 };
 
 /* A leader's batch for this turn, and which request waits for which entry. */
@@ -53,6 +57,7 @@ struct propose {
     uint64_t ring_first;     /* The ring has the indexes from here ... */
     uint64_t ring_end;       /* ... to before here, ... */
     uint64_t ring_committed; /* ... and a majority has those before this one. */
+    uint64_t ring_flushed;   /* Those before this one are on this disk. */
     struct hearing *hearing; /* Sessions for the next HEARD. */
     uint32_t hearing_count;
     uint32_t hearing_capacity;
@@ -95,6 +100,8 @@ bool propose_has_work(const struct core *core);
 
 /* Submits the batch. */
 void propose_submit(struct core *core);
+/* The entries up to 'log_index' are on this node's disk. */
+void propose_flushed(struct core *core, uint64_t log_index);
 /* Measures how long the entries committed since took to reach a majority. */
 void propose_replicated(struct core *core);
 /* Removes and returns the requests that wait for the entry 'log_index', chained

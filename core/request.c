@@ -41,6 +41,7 @@ static struct request *new_request(struct core *core)
     list_init(&request->in_list);
     list_init(&request->in_asker);
     request->received_ns = core->now_ns;
+    request->clock.since_ns = core->now_ns;
     return request;
 }
 
@@ -280,6 +281,7 @@ static void leave_wait(struct core *core, struct request *request)
 
 void request_leave(struct core *core, struct request *request)
 {
+    slow_log_leave(core, request);
     list_remove(&request->in_list);
     if (request->state == REQUEST_QUEUED) {
         leave_wait(core, request);
@@ -390,9 +392,29 @@ static void answer_remote(struct core *core, struct request *request,
         .session = session,
         .word = (uint8_t)request->outcome.word,
         .has_changed = request->outcome.has_changed,
+        .waited_ms = slow_log_wait_ms(request),
         .reply = buffer_bytes(&core->requests.reply),
     };
     frame_put_answer(out, &answer);
+}
+
+static void request_log_if_slow(struct core *core, struct request *request)
+{
+    struct slow_texts texts = {.client = request_client(request),
+                               .from = request_address(request)};
+    uint64_t took_ns = slow_log_took_ns(core, request);
+    if (took_ns == 0) {
+        return;
+    }
+    uint32_t at = slow_log_name_at(request->command);
+    /* The call is gone if it was not needed; the kept arguments are not. */
+    if (at != 0 && request->call == NULL && request->body.size > 0) {
+        request_decode(core, request);
+    }
+    if (at != 0 && request->call != NULL && at < request->call->count) {
+        texts.lock = request->call->argument[at];
+    }
+    slow_log_add(core, request, &texts, took_ns);
 }
 
 void request_done_as(struct core *core, struct request *request,
@@ -400,6 +422,7 @@ void request_done_as(struct core *core, struct request *request,
 {
     CHECK(core->requests.writer.out->size >= core->requests.reply_start);
     request_leave(core, request);
+    request_log_if_slow(core, request);
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
     if (conn == NULL && request->peer != 0) {
@@ -605,6 +628,7 @@ struct request *requests_end_wait(struct core *core, uint64_t wait_index)
     }
     for (struct request *one = first; one != NULL; one = one->next) {
         CHECK(one->state == REQUEST_QUEUED && one->index == wait_index);
+        slow_log_leave(core, one);
         list_remove(&one->in_list);
         one->state = REQUEST_NEW;
         in_flight_add(core, one);

@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "core/in_flight.h"
 #include "core/outcome.h"
+#include "core/slow_log.h"
 #include "net/frame.h"
 #include "net/resp.h"
 
@@ -100,6 +101,7 @@ struct request {
     uint64_t secret_number; /* ... as its connection had them on receipt. */
     uint64_t payer;         /* See in_flight.h. */
     uint64_t received_ns;
+    struct slow_clock clock;
     uint64_t deadline_ns;   /* Parked: until this time. */
     uint64_t not_before_ns; /* Parked: not sent before this time. */
     uint64_t question;      /* Asking: the question that it waits for. */

@@ -35,6 +35,7 @@
 #include "core/scripts.h"
 #include "core/session/attach.h"
 #include "core/session/pending_access.h"
+#include "core/slow_log.h"
 #include "core/snapshot/flush.h"
 #include "core/snapshot/snapshots.h"
 #include "core/stats.h"
@@ -70,6 +71,7 @@ struct core {
     struct forward_queue forward_queue;
     struct scripts scripts;
     struct stats stats;
+    struct slow_log slow_log;
 
     struct flush flush;
     struct snapshots snapshots;

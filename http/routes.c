@@ -106,6 +106,9 @@ static const struct field audit_fields[] = {
            "Only acts after this index; default: the newest."),
     OPTION("count", FIELD_NUMBER, "COUNT", "How many acts; default: 100."),
     END};
+static const struct field slow_fields[] = {
+    OPTION("count", FIELD_NUMBER, "COUNT", "How many requests; default: 100."),
+    END};
 static const struct field why_fields[] = {LOCK, END};
 static const struct field show_fields[] = {
     LOCK,
@@ -476,6 +479,9 @@ const struct route routes[] = {
      "Lists the settings of the asked node."},
     {"POST", "/v1/node/set", ROUTE_COMMAND, "NODE.SET", NULL, setting_fields,
      OK, 0, "Changes a setting of the asked node until it ends."},
+    {"GET", "/v1/node/slow", ROUTE_COMMAND, "NODE.SLOW", NULL, slow_fields,
+     LIST("requests", "SlowRequest"), 0,
+     "Lists slow requests of the asked node."},
     {"POST", "/v1/node/drain", ROUTE_COMMAND, "NODE.DRAIN", NULL, drain_fields,
      MAP("Drained"), 0, "Rids the asked node of clients and of leadership."},
     {"POST", "/v1/quarantine/end", ROUTE_COMMAND, "QUARANTINE.END", NULL,
@@ -595,6 +601,12 @@ const struct shape shapes[] = {
             "by:text command:text what:text outcome:text"},
     {"Limit", "name:text value:integer used:integer| min:integer max:integer"},
     {"Setting", "name:text value:text source:text changes:text"},
+    {"SlowRequest",
+     "number:integer time_ms:integer command:text lock:text client:text "
+     "user:text from:text session:integer by_node:integer error:text "
+     "took_us:integer queue_us:integer forward_us:integer confirm_us:integer "
+     "propose_us:integer flush_us:integer replicate_us:integer "
+     "apply_us:integer answer_us:integer wait_us:integer"},
     {"Drained", "drained:integer leads:integer clients:integer"},
     {"Status",
      "node:integer cluster:text role:text term:integer leader:integer "

@@ -262,6 +262,7 @@ void frame_put_answer(struct buffer *out, const struct frame_answer *answer)
     buffer_put_u64(out, answer->session);
     buffer_put_u8(out, answer->word);
     buffer_put_u8(out, answer->has_changed);
+    buffer_put_u32(out, answer->waited_ms);
     buffer_put_run(out, answer->reply);
     frame_end(out, start);
 }
@@ -277,6 +278,7 @@ int frame_get_answer(struct bytes body, struct frame_answer *ret)
     answer.session = reader_u64(&reader);
     answer.word = reader_u8(&reader);
     uint8_t has_changed = reader_u8(&reader);
+    answer.waited_ms = reader_u32(&reader);
     answer.reply = reader_run(&reader);
     bool names_session = kind == ANSWER_ATTACHED || kind == ANSWER_ENDED;
     if (!reader_ok(&reader, true) || kind > ANSWER_ALLOWED || has_changed > 1 ||

@@ -181,6 +181,7 @@ struct frame_answer {
     uint64_t session;
     uint8_t word;       /* The error word's number in core; 0: no error. */
     bool has_changed;   /* It changed something (core/outcome.h). */
+    uint32_t waited_ms; /* For people: in a lock's queue, in milliseconds. */
     struct bytes reply; /* Encoded RESP, passed on unread. */
 };
 void frame_put_answer(struct buffer *out, const struct frame_answer *answer);

@@ -117,6 +117,9 @@ static void put_times(const struct core *core, struct buffer *out)
     const struct core_counts *counts = core_counts(core);
     const struct histogram *times;
     const char *command;
+    metrics_counter(out, "hasp_slow_requests_total",
+                    "Requests that took at least node.slow_ms, without waits.",
+                    core_slow_count(core));
     metrics_head(out, "hasp_wait_seconds", "histogram",
                  "Wait time of granted requests that had to wait.");
     put_histogram(out, "hasp_wait_seconds", "", &counts->wait);

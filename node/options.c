@@ -508,6 +508,7 @@ void options_for_core(const struct hasp_node_options *options,
         .election_ms = options->election_ms,
         .heartbeat_ms = options->heartbeat_ms,
         .finalizes_itself = options->finalizes_itself,
+        .slow_ms = options->slow_ms,
         .believes_plain_peers = options->is_insecure &&
                                 options->tls_peer != HASP_NODE_TLS_REQUIRE,
         .takes_secrets_in_clear = options->is_insecure,

@@ -66,6 +66,12 @@ static uint64_t port_wall_ms(void *data)
                : 0;
 }
 
+static uint64_t port_clock_ns(void *data)
+{
+    (void)data;
+    return turn_now();
+}
+
 static void port_random(void *data, void *out, size_t size)
 {
     (void)data;
@@ -213,6 +219,7 @@ static int startup_start_core(struct hasp_node *node,
         .setting = settings_port_setting,
         .set_setting = settings_port_set,
         .wall_ms = port_wall_ms,
+        .clock_ns = port_clock_ns,
         .cluster_known = members_port_cluster_known,
         .access_changed = members_port_access_changed,
         .bar = port_bar,

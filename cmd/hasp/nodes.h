@@ -46,4 +46,8 @@ json_t *nodes_sorted(json_t *maps, const char *key);
 /* The member with this id in a status, or NULL. Borrowed. */
 json_t *nodes_member(json_t *status, uint64_t id);
 
+/* The nodes that answer, or the one with this id (0: all). NULL: none, which
+ * is explained. (settings.c) */
+json_t *settings_nodes(struct tool *tool, uint64_t id);
+
 #endif /* HASP_CMD_HASP_NODES_H */

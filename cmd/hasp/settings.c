@@ -13,9 +13,7 @@
 #include "cmd/hasp/setup/node.h"
 #include "cmd/hasp/tool.h"
 
-/* The nodes that answer, or the one with this id (0: all). NULL: none, which
- * is explained. */
-static json_t *settings_nodes(struct tool *tool, uint64_t id)
+json_t *settings_nodes(struct tool *tool, uint64_t id)
 {
     json_auto_t *nodes = nodes_ask(tool, tool_is_by_door(tool) ? NODES_NAMED
                                                                : NODES_MEMBERS);
@@ -109,6 +107,11 @@ int run_log_level(struct tool *tool, char **argv)
 int run_log_format(struct tool *tool, char **argv)
 {
     return settings_change_nodes(tool, argv, "node.log_format");
+}
+
+int run_log_slow(struct tool *tool, char **argv)
+{
+    return settings_change_nodes(tool, argv, "node.slow_ms");
 }
 
 /* --- hasp config ---------------------------------------------------------- */

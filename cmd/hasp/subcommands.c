@@ -138,6 +138,13 @@ static const struct view_field act_fields[] = {
     {0},
 };
 
+static const struct view_field slow_fields[] = {
+    {"time", "TIME", FIELD_TEXT},       {"node", "NODE", FIELD_NUMBER},
+    {"command", "COMMAND", FIELD_TEXT}, {"lock", "LOCK", FIELD_TEXT},
+    {"client", "CLIENT", FIELD_TEXT},   {"took_ms", "TOOK", FIELD_DURATION},
+    {"stages", "STAGES", FIELD_TEXT},   {0},
+};
+
 const struct subcommand subcommands[] = {
     {LOCKS, "run", "[-s] [-n] [-w TIME] [--on-lost HOW] NAME [--] COMMAND...",
      "run a command while holding a lock",
@@ -390,6 +397,16 @@ const struct subcommand subcommands[] = {
      "    --for TIME  then revert it (until the node ends)\n"
      "    --node ID   only of this node (all that answer)\n",
      .run = run_log_format},
+    {OPERATOR, "log slow", "MS [--for TIME] [--node ID]",
+     "change when a request of running nodes counts as slow; 0: never",
+     "    --for TIME  then revert it (until the node ends)\n"
+     "    --node ID   only of this node (all that answer)\n",
+     .run = run_log_slow},
+    {OPERATOR, "slow", "[--node ID] [--count N]",
+     "slow requests, and the stages in which their time went",
+     "    --node ID   of this node (all that answer)\n"
+     "    --count N   the newest N of each node (20)\n",
+     .run = run_slow, .fields = slow_fields},
     {OPERATOR, "break", "NAME [--after TIME] [--reason TEXT]",
      "free a durable lock, unless its holder objects",
      "    --after TIME   time in which the holder can object (60s)\n"

@@ -102,7 +102,8 @@ subcommand_fn run_acquire, run_agent, run_agent_metrics, run_agent_status,
     run_top, run_version, run_watch, run_why;
 subcommand_fn run_member_drain;
 subcommand_fn run_member_update, run_member_replace;
-subcommand_fn run_log_level, run_log_format, run_config_show, run_config_diff;
+subcommand_fn run_log_level, run_log_format, run_log_slow, run_config_show;
+subcommand_fn run_config_diff, run_slow;
 
 /* Subcommands that are one request: a paged list whose operand is an optional
  * prefix; a record or several; a name and a token, for which the answer 1

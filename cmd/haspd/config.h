@@ -29,7 +29,7 @@
 #include "include/hasp/node.h"
 
 #define CONFIG_MEMBER_MAX 15
-#define CONFIG_SETTING_MAX 64
+#define CONFIG_SETTING_MAX 128
 
 enum config_source {
     CONFIG_DEFAULT,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* NODE.SETTINGS, NODE.SET, NODE.DRAIN: commands about the asked node alone. */
+/* NODE.SETTINGS, NODE.SET, NODE.DRAIN, NODE.SLOW: commands about the asked node
+ * alone. */
 
 #include "core/audit_log.h"
 #include "core/commands/commands.h"
@@ -45,6 +46,22 @@ void node_set_run(struct core *core, struct request *request)
     }
     audit_log_log(request);
     request_answer_ok(core, request);
+}
+
+void node_slow_run(struct core *core, struct request *request)
+{
+    const struct slow_request *slow;
+    uint32_t count = 0, max = call_page(request->call);
+    while (count < max && slow_log_at(core, count) != NULL) {
+        count++;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, count);
+    for (uint32_t i = 0; i < count; i++) {
+        slow = slow_log_at(core, i);
+        slow_log_put(slow, writer);
+    }
+    request_done(core, request);
 }
 
 void node_drain_run(struct core *core, struct request *request)

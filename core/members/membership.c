@@ -100,7 +100,7 @@ static struct request *change_end(struct core *core)
     change->request = NULL;
     if (request != NULL) {
         CHECK(request->state == REQUEST_CHANGING);
-        request->state = REQUEST_NEW;
+        request_leave(core, request);
     }
     return request;
 }

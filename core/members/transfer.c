@@ -47,7 +47,7 @@ static struct request *transfer_end(struct core *core)
     transfer->state = TRANSFER_NONE;
     transfer->request = NULL;
     if (request != NULL) {
-        request->state = REQUEST_NEW;
+        request_leave(core, request);
     }
     return request;
 }

@@ -278,6 +278,9 @@ struct hasp_node_options {
     void *log_data;
     enum hasp_node_log_level log_level;
     enum hasp_node_log_format log_format; /* For haspd only. */
+    /* Requests that take at least this long, without the waits that they ask
+     * for, are recorded with their stages (NODE.SLOW); 0: none. */
+    uint32_t slow_ms;
 
     struct hasp_node_settings settings;
 
@@ -333,8 +336,8 @@ HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
 HASP_NODE_API void hasp_node_reload(struct hasp_node *node);
 
 /* Takes over the options that may change while a node runs: log_level,
- * redirect, allows_del, allows_no_ttl, finalizes_itself and, of 'limits',
- * connections, connections_per_address, requests_per_conn, name_size,
+ * slow_ms, redirect, allows_del, allows_no_ttl, finalizes_itself and, of
+ * 'limits', connections, connections_per_address, requests_per_conn, name_size,
  * value_size, snapshot_log_size, snapshot_entries, flush_records, flush_ms and
  * disk_reserve. All options must be valid (hasp_node_options_check()). On the
  * node's thread, as in a function of struct hasp_node_settings. */

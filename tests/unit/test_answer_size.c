@@ -276,6 +276,7 @@ static const struct asked {
     {"WHOAMI", 0, NULL, READER},
     {"RAFT.STATUS", 0, NULL, READER},
     {"NODE.SETTINGS", 0, NULL, READER},
+    {"NODE.SLOW COUNT 1000", 0, NULL, READER},
     {"USER.LIST PREFIX u", ROLES, NULL, READER},
     {"USER.SHOW u1", 0, NULL, READER},
     {"ROLE.LIST PREFIX r", ROLES, NULL, READER},

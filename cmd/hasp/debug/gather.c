@@ -43,6 +43,7 @@ static const struct {
     {"limits.json", {"LIMITS.LIST"}, false},
     {"audit.json", {"AUDIT.LIST", "COUNT", "300"}, true},
     {"denied.json", {"AUDIT.DENIED"}, true},
+    {"slow.json", {"NODE.SLOW", "COUNT", "256"}, true},
     {"top.json", {"LOCK.TOP", "COUNT", "100"}, true},
     {"graph.json", {"LOCK.GRAPH"}, true},
     {"locks.json", {"LOCK.LIST", "COUNT", "100"}, true},
