@@ -249,19 +249,6 @@ void buffer_grow(struct buffer *buffer, size_t size)
     buffer->capacity = capacity;
 }
 
-void buffer_put(struct buffer *buffer, const void *data, size_t size)
-{
-    if (size > 0) {
-        memcpy(buffer_reserve(buffer, size), data, size);
-        buffer->size += size;
-    }
-}
-
-void buffer_put_bytes(struct buffer *buffer, struct bytes bytes)
-{
-    buffer_put(buffer, bytes.data, bytes.size);
-}
-
 void buffer_put_text(struct buffer *buffer, const char *text)
 {
     buffer_put(buffer, text, strlen(text));
@@ -279,23 +266,6 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     vsnprintf((char *)at, (size_t)size + 1, format, args);
     va_end(args);
     buffer->size += (size_t)size;
-}
-
-void buffer_put_u8(struct buffer *buffer, uint8_t value)
-{
-    buffer_put(buffer, &value, 1);
-}
-
-void buffer_put_u32(struct buffer *buffer, uint32_t value)
-{
-    store_u32(buffer_reserve(buffer, 4), value);
-    buffer->size += 4;
-}
-
-void buffer_put_u64(struct buffer *buffer, uint64_t value)
-{
-    store_u64(buffer_reserve(buffer, 8), value);
-    buffer->size += 8;
 }
 
 void buffer_put_run(struct buffer *buffer, struct bytes bytes)

@@ -111,16 +111,21 @@ static inline uint8_t *buffer_reserve(struct buffer *buffer, size_t size)
     }
     return buffer->data + buffer->size;
 }
-void buffer_put(struct buffer *buffer, const void *data, size_t size);
-void buffer_put_bytes(struct buffer *buffer, struct bytes bytes);
+static inline void buffer_put(struct buffer *buffer, const void *data,
+                              size_t size)
+{
+    if (size > 0) { /* memcpy() from NULL is undefined. */
+        memcpy(buffer_reserve(buffer, size), data, size);
+        buffer->size += size;
+    }
+}
+static inline void buffer_put_bytes(struct buffer *buffer, struct bytes bytes)
+{
+    buffer_put(buffer, bytes.data, bytes.size);
+}
 void buffer_put_text(struct buffer *buffer, const char *text);
 void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void buffer_put_u8(struct buffer *buffer, uint8_t value);
-void buffer_put_u32(struct buffer *buffer, uint32_t value);
-void buffer_put_u64(struct buffer *buffer, uint64_t value);
-/* Appends a u32 length and the bytes. */
-void buffer_put_run(struct buffer *buffer, struct bytes bytes);
 /* Drops 'size' bytes from the front. */
 void buffer_consume(struct buffer *buffer, size_t size);
 
@@ -210,6 +215,24 @@ static inline void store_u64(void *to, uint64_t value)
     value = htole64(value);
     memcpy(to, &value, sizeof value);
 }
+static inline void buffer_put_u8(struct buffer *buffer, uint8_t value)
+{
+    *buffer_reserve(buffer, 1) = value;
+    buffer->size++;
+}
+static inline void buffer_put_u32(struct buffer *buffer, uint32_t value)
+{
+    store_u32(buffer_reserve(buffer, 4), value);
+    buffer->size += 4;
+}
+static inline void buffer_put_u64(struct buffer *buffer, uint64_t value)
+{
+    store_u64(buffer_reserve(buffer, 8), value);
+    buffer->size += 8;
+}
+/* Appends a u32 length and the bytes. */
+void buffer_put_run(struct buffer *buffer, struct bytes bytes);
+
 /* Big-endian, for keys whose order must be meaningful. */
 static inline void store_u64_be(void *to, uint64_t value)
 {

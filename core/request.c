@@ -189,7 +189,14 @@ void request_keep(struct core *core, struct request *request,
     };
     /* A request is kept only once. */
     CHECK(request->body.size == 0 && request->held_size == 0);
-    frame_put_forward(&request->body, &forward);
+    CHECK(request->call == NULL);
+    struct call *call = new_call(core, count);
+    frame_keep_forward(&request->body, &forward, call->own);
+    call->argument = call->own;
+    call->count = count;
+    request->call = call;
+    request->address = forward.address;
+    request->client = forward.client;
     request->count = count;
     request->held_size = request->body.size;
     conn_hold(core, conn, request->held_size);

@@ -185,26 +185,63 @@ enum frame_age frame_compare_levels(const struct frame_hello *self,
                                                       : FRAME_FITS;
 }
 
-void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
+/* From the term to the version. */
+#define FORWARD_FIXED_SIZE 54u
+
+static inline uint8_t *store_run(uint8_t *at, struct bytes *run)
+{
+    store_u32(at, (uint32_t)run->size);
+    if (run->size > 0) { /* memcpy() from NULL is undefined. */
+        memcpy(at + 4, run->data, run->size);
+    }
+    run->data = at + 4;
+    return at + 4 + run->size;
+}
+
+/* Each request of a client passes here: room is made once, and each byte is
+ * stored at its place. */
+void frame_keep_forward(struct buffer *out, struct frame_forward *forward,
+                        struct bytes *argument)
 {
     CHECK(forward->count <= FRAME_ARGUMENT_MAX);
-    size_t start = frame_begin(out, FRAME_FORWARD);
-    buffer_put_u64(out, forward->term);
-    buffer_put_u8(out, forward->may_be_done);
-    buffer_put_u64(out, forward->conn);
-    buffer_put_u64(out, forward->slot);
-    buffer_put_u64(out, forward->session);
-    buffer_put_u32(out, forward->sending);
-    buffer_put_u64(out, forward->user);
-    buffer_put_u64(out, forward->secret);
-    buffer_put_u8(out, forward->version);
-    buffer_put_run(out, forward->address);
-    buffer_put_run(out, forward->client);
-    buffer_put_u32(out, forward->count);
+    size_t size = FORWARD_FIXED_SIZE + 4 + forward->address.size + 4 +
+                  forward->client.size + 4 + (size_t)4 * forward->count;
     for (uint32_t i = 0; i < forward->count; i++) {
-        buffer_put_run(out, forward->argument[i]);
+        argument[i] = forward->argument[i];
+        size += argument[i].size;
     }
-    frame_end(out, start);
+    CHECK(size <= FRAME_SIZE_MAX);
+    uint8_t *at = buffer_reserve(out, FRAME_HEADER_SIZE + size);
+    uint8_t *end = at + FRAME_HEADER_SIZE + size;
+    store_u32(at, (uint32_t)size);
+    store_u32(at + 4, FRAME_FORWARD);
+    at += FRAME_HEADER_SIZE;
+    store_u64(at, forward->term);
+    at[8] = forward->may_be_done;
+    store_u64(at + 9, forward->conn);
+    store_u64(at + 17, forward->slot);
+    store_u64(at + 25, forward->session);
+    store_u32(at + 33, forward->sending);
+    store_u64(at + 37, forward->user);
+    store_u64(at + 45, forward->secret);
+    at[53] = forward->version;
+    at = store_run(at + FORWARD_FIXED_SIZE, &forward->address);
+    at = store_run(at, &forward->client);
+    store_u32(at, forward->count);
+    at += 4;
+    for (uint32_t i = 0; i < forward->count; i++) {
+        at = store_run(at, &argument[i]);
+    }
+    CHECK(at == end);
+    out->size += FRAME_HEADER_SIZE + size;
+    forward->argument = argument;
+}
+
+void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
+{
+    struct bytes argument[FRAME_ARGUMENT_MAX];
+    struct frame_forward kept = *forward;
+    frame_keep_forward(out, &kept, argument);
 }
 
 void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done,

@@ -156,6 +156,11 @@ struct frame_forward {
     uint32_t count;         /* ... to count; at most FRAME_ARGUMENT_MAX. */
 };
 void frame_put_forward(struct buffer *out, const struct frame_forward *forward);
+/* The same; then '*forward' borrows its address, client and arguments from
+ * 'out', the latter by 'argument', which has room for 'count'. So there is no
+ * need to decode what was just encoded. */
+void frame_keep_forward(struct buffer *out, struct frame_forward *forward,
+                        struct bytes *argument);
 /* Overwrites these fields of an encoded FORWARD, header and body. */
 void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done,
                          uint64_t session, uint32_t sending);

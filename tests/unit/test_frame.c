@@ -294,6 +294,43 @@ static void forward_comes_back(void **state)
     buffer_done(&out);
 }
 
+/* The texts that were given may be overwritten then. */
+static void a_kept_forward_borrows_from_its_bytes(void **state)
+{
+    (void)state;
+    char name[] = "name", address[] = "127.0.0.1:1", client[] = "web-3";
+    struct bytes given[] = {BYTES_LITERAL("LOCK.ACQUIRE"), bytes_of_text(name),
+                            BYTES_LITERAL("")};
+    struct bytes kept[3];
+    struct bytes got_arguments[FRAME_ARGUMENT_MAX];
+    struct frame_forward forward = {.version = 3,
+                                    .address = bytes_of_text(address),
+                                    .client = bytes_of_text(client),
+                                    .argument = given,
+                                    .count = 3};
+    struct frame_forward got = {.argument = got_arguments};
+    struct buffer out = {0}, again = {0};
+    buffer_put_u8(&again, 7); /* Earlier bytes stay. */
+    frame_put_forward(&out, &forward);
+    frame_keep_forward(&again, &forward, kept);
+    assert_int_equal(again.data[0], 7);
+    assert_true(bytes_equal(bytes_of(again.data + 1, again.size - 1),
+                            buffer_bytes(&out)));
+    memset(name, 'x', sizeof name - 1);
+    memset(address, 'x', sizeof address - 1);
+    memset(client, 'x', sizeof client - 1);
+    assert_ptr_equal(forward.argument, kept);
+    assert_int_equal(frame_get_forward(only_frame(&out, FRAME_FORWARD), &got),
+                     0);
+    assert_true(bytes_equal(forward.address, got.address));
+    assert_true(bytes_equal(forward.client, got.client));
+    for (int i = 0; i < 3; i++) {
+        assert_true(bytes_equal(kept[i], got.argument[i]));
+    }
+    buffer_done(&out);
+    buffer_done(&again);
+}
+
 static void a_forward_with_a_wrong_field_is_refused(void **state)
 {
     (void)state;
@@ -531,6 +568,7 @@ int main(void)
         cmocka_unit_test(the_highest_common_version_is_spoken),
         cmocka_unit_test(nodes_that_greet_each_other_compare_their_levels),
         cmocka_unit_test(forward_comes_back),
+        cmocka_unit_test(a_kept_forward_borrows_from_its_bytes),
         cmocka_unit_test(a_forward_with_a_wrong_field_is_refused),
         cmocka_unit_test(answer_comes_back),
         cmocka_unit_test(closed_comes_back),
