@@ -3,11 +3,7 @@
 #include "base/codec.h"
 
 #include "base/check.h"
-#include "base/list.h"
-
-enum { WIRE_NUMBER = 0, WIRE_RUN = 2 };
-
-#define VARINT_SIZE_MAX 10
+#include "base/codec_straight.h"
 
 static const void *member_of(const void *from, uint32_t offset)
 {
@@ -40,63 +36,12 @@ static struct bytes bytes_in(const struct codec_field *field, const void *from)
     if (field->type == CODEC_TYPE_BYTES) {
         return *(const struct bytes *)at;
     }
-    const uint8_t *data = at;
-    for (size_t i = 0; i < field->max; i++) {
-        if (data[i] != 0) {
-            return bytes_of(data, field->max);
-        }
-    }
-    return (struct bytes){NULL, 0};
+    return codec_unless_zero(at, field->max);
 }
 
 /* --- Writing -------------------------------------------------------------- */
 
-static inline uint8_t *store_varint(uint8_t *at, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7) {
-        *at++ = (uint8_t)(value | 0x80);
-    }
-    *at++ = (uint8_t)value;
-    return at;
-}
-
-static void put_varint(struct buffer *out, uint64_t value)
-{
-    uint8_t *at = buffer_reserve(out, VARINT_SIZE_MAX);
-    out->size = (size_t)(store_varint(at, value) - out->data);
-}
-
-/* Writes the head of an item: its tag and kind, and a number or a length. */
-static void put_head(struct buffer *out, uint32_t tag, unsigned wire,
-                     uint64_t value)
-{
-    uint8_t *at = buffer_reserve(out, (size_t)2 * VARINT_SIZE_MAX);
-    at = store_varint(at, (uint64_t)tag << 3 | wire);
-    out->size = (size_t)(store_varint(at, value) - out->data);
-}
-
-static inline void put_number(struct buffer *out, uint32_t tag, uint64_t number)
-{
-    if (number != 0) {
-        put_head(out, tag, WIRE_NUMBER, number);
-    }
-}
-
-static void put_run(struct buffer *out, const struct codec_field *field,
-                    struct bytes bytes)
-{
-    put_head(out, field->tag, WIRE_RUN, bytes.size);
-    buffer_put_bytes(out, bytes);
-}
-
-/* Begins a run; end_run() writes its length in front. */
-static size_t begin_run(struct buffer *out, uint32_t tag)
-{
-    put_head(out, tag, WIRE_RUN, 0);
-    return out->size;
-}
-
-static void end_run(struct buffer *out, size_t start)
+void codec_end_run(struct buffer *out, size_t start)
 {
     uint8_t length[VARINT_SIZE_MAX];
     size_t size = out->size - start;
@@ -104,34 +49,36 @@ static void end_run(struct buffer *out, size_t start)
         out->data[start - 1] = (uint8_t)size;
         return;
     }
-    size_t length_size = (size_t)(store_varint(length, size) - length);
+    size_t length_size = (size_t)(codec_store_varint(length, size) - length);
     buffer_reserve(out, length_size);
     memmove(out->data + start - 1 + length_size, out->data + start, size);
     memcpy(out->data + start - 1, length, length_size);
     out->size += length_size - 1;
 }
 
-static void put_part(struct buffer *out, uint32_t tag,
-                     const struct codec_message *message, const void *part)
+void codec_put_numbers(struct buffer *out, uint32_t tag,
+                       const uint64_t *numbers, size_t count)
 {
-    size_t start = begin_run(out, tag);
-    codec_put(out, message, part);
-    end_run(out, start);
-}
-
-static void put_numbers(struct buffer *out, const struct codec_field *field,
-                        const void *from)
-{
-    const uint64_t *numbers = codec_array_of(field, from);
-    size_t count = (size_t)codec_count_of(field, from) * field->unit;
     if (count == 0) {
         return;
     }
-    size_t start = begin_run(out, field->tag);
+    size_t start = codec_begin_run(out, tag);
     for (size_t i = 0; i < count; i++) {
-        put_varint(out, numbers[i]);
+        uint8_t *at = buffer_reserve(out, VARINT_SIZE_MAX);
+        out->size = (size_t)(codec_store_varint(at, numbers[i]) - out->data);
     }
-    end_run(out, start);
+    codec_end_run(out, start);
+}
+
+static void walk_put(struct buffer *out, const struct codec_message *message,
+                     const void *from);
+
+static void put_part(struct buffer *out, uint32_t tag,
+                     const struct codec_message *message, const void *part)
+{
+    size_t start = codec_begin_run(out, tag);
+    walk_put(out, message, part);
+    codec_end_run(out, start);
 }
 
 static void put_array(struct buffer *out, const struct codec_field *field,
@@ -140,7 +87,8 @@ static void put_array(struct buffer *out, const struct codec_field *field,
     const char *array = codec_array_of(field, from);
     for (uint32_t i = 0; i < codec_count_of(field, from); i++) {
         if (field->type == CODEC_TYPE_RUNS) {
-            put_run(out, field, ((const struct bytes *)(const void *)array)[i]);
+            codec_put_run(out, field->tag,
+                          ((const struct bytes *)(const void *)array)[i]);
         } else {
             put_part(out, field->tag, codec_part_of(field),
                      array + i * codec_part_of(field)->size);
@@ -152,37 +100,34 @@ static void codec_put_field(struct buffer *out, const struct codec_field *field,
                             const void *from)
 {
     const void *at = member_of(from, field->offset);
-    struct bytes bytes;
     switch ((enum codec_type)field->type) {
     case CODEC_TYPE_U32:
-        put_number(out, field->tag, *(const uint32_t *)at);
+        codec_put_number(out, field->tag, *(const uint32_t *)at);
         return;
     case CODEC_TYPE_U64:
-        put_number(out, field->tag, *(const uint64_t *)at);
+        codec_put_number(out, field->tag, *(const uint64_t *)at);
         return;
     case CODEC_TYPE_BOOL:
-        put_number(out, field->tag, *(const bool *)at);
+        codec_put_number(out, field->tag, *(const bool *)at);
         return;
     case CODEC_TYPE_BYTES:
     case CODEC_TYPE_FIXED:
-        bytes = bytes_in(field, from);
-        if (bytes.size > 0) {
-            put_run(out, field, bytes);
-        }
+        codec_put_bytes(out, field->tag, bytes_in(field, from));
         return;
     case CODEC_TYPE_PART: {
         size_t before = out->size;
-        size_t start = begin_run(out, field->tag);
-        codec_put(out, codec_part_of(field), at);
+        size_t start = codec_begin_run(out, field->tag);
+        walk_put(out, codec_part_of(field), at);
         if (out->size == start) {
             out->size = before;
         } else {
-            end_run(out, start);
+            codec_end_run(out, start);
         }
         return;
     }
     case CODEC_TYPE_NUMBERS:
-        put_numbers(out, field, from);
+        codec_put_numbers(out, field->tag, codec_array_of(field, from),
+                          (size_t)codec_count_of(field, from) * field->unit);
         return;
     case CODEC_TYPE_RUNS:
     case CODEC_TYPE_PARTS:
@@ -200,17 +145,31 @@ static void codec_put_field(struct buffer *out, const struct codec_field *field,
     UNREACHABLE();
 }
 
-void codec_put(struct buffer *out, const struct codec_message *message,
-               const void *from)
+static void walk_put(struct buffer *out, const struct codec_message *message,
+                     const void *from)
 {
     for (size_t i = 0; i < message->field_count; i++) {
         codec_put_field(out, &message->fields[i], from);
     }
 }
 
+void codec_put(struct buffer *out, const struct codec_message *message,
+               const void *from)
+{
+    if (message->straight->put != NULL) {
+        message->straight->put(out, from, false);
+    } else {
+        walk_put(out, message, from);
+    }
+}
+
 void codec_put_identity(struct buffer *out, const struct codec_message *message,
                         const void *from)
 {
+    if (message->straight->put != NULL) {
+        message->straight->put(out, from, true);
+        return;
+    }
     for (size_t i = 0; i < message->field_count; i++) {
         if (!message->fields[i].may_vary) {
             codec_put_field(out, &message->fields[i], from);
@@ -221,18 +180,12 @@ void codec_put_identity(struct buffer *out, const struct codec_message *message,
 void codec_put_choice(struct buffer *out, uint32_t tag,
                       const struct codec_message *message, const void *from)
 {
-    put_part(out, tag, message, from);
+    size_t start = codec_begin_run(out, tag);
+    codec_put(out, message, from);
+    codec_end_run(out, start);
 }
 
 /* --- Checking ------------------------------------------------------------- */
-
-static void codec_raise(struct codec_level *level, uint32_t to,
-                        const char *what)
-{
-    if (to > level->level) {
-        *level = (struct codec_level){to, what};
-    }
-}
 
 static bool is_within(const struct codec_field *field, uint64_t size)
 {
@@ -337,24 +290,12 @@ bool codec_check(const struct codec_message *message, const void *from,
 {
     bool is_set;
     *ret_level = (struct codec_level){0, ""};
-    return check_message(message, from, ret_level, &is_set);
+    return message->straight->check != NULL
+               ? message->straight->check(from, ret_level, &is_set)
+               : check_message(message, from, ret_level, &is_set);
 }
 
 /* --- Reading -------------------------------------------------------------- */
-
-struct decoding {
-    const struct codec_memory *memory;
-    struct codec_level *level;
-};
-
-/* One item of the input. */
-struct item {
-    uint64_t tag;
-    unsigned wire;
-    uint64_t number;   /* WIRE_NUMBER */
-    struct bytes run;  /* WIRE_RUN */
-    uint64_t position; /* Its position among the items with the same tag. */
-};
 
 static uint64_t get_long_varint(struct reader *reader)
 {
@@ -384,43 +325,39 @@ static inline uint64_t get_varint(struct reader *reader)
     return get_long_varint(reader);
 }
 
-static bool get_item(struct reader *reader, struct item *item)
+bool codec_next(struct reader *reader, struct codec_item *item)
 {
+    uint64_t last = item->tag;
     uint64_t key = get_varint(reader);
     uint64_t value = get_varint(reader);
     item->tag = key >> 3;
     item->wire = key & 7;
     item->number = value;
+    item->position = item->tag == last ? item->position + 1 : 0;
     if (item->wire == WIRE_RUN) {
         if (value > reader_left(reader)) {
             return false;
         }
         item->run = reader_bytes(reader, value);
     }
-    return reader_ok(reader, false) && item->tag != 0 &&
+    return reader_ok(reader, false) && item->tag != 0 && item->tag >= last &&
            (item->wire == WIRE_NUMBER || item->wire == WIRE_RUN);
 }
 
 /* Counts the following items with this tag; those after damage do not count. */
 static uint64_t count_items(struct reader reader, uint64_t tag)
 {
-    struct item item;
+    struct codec_item item = {0};
     uint64_t count = 0;
-    while (reader_left(&reader) > 0 && get_item(&reader, &item) &&
+    while (reader_left(&reader) > 0 && codec_next(&reader, &item) &&
            item.tag == tag) {
         count++;
     }
     return count;
 }
 
-static bool get_message(struct decoding *d, struct bytes in,
+static bool get_message(struct codec_reading *d, struct bytes in,
                         const struct codec_message *message, void *to);
-
-static struct bytes codec_keep(const struct decoding *d, struct bytes bytes)
-{
-    return d->memory->copy != NULL ? d->memory->copy(d->memory->data, bytes)
-                                   : bytes;
-}
 
 static bool codec_get_number(const struct codec_field *field, uint64_t number,
                              void *at)
@@ -441,7 +378,7 @@ static bool codec_get_number(const struct codec_field *field, uint64_t number,
     }
 }
 
-static bool get_bytes(struct decoding *d, const struct codec_field *field,
+static bool get_bytes(struct codec_reading *d, const struct codec_field *field,
                       struct bytes run, void *at)
 {
     if (field->max != 0 && run.size > field->max) {
@@ -451,91 +388,108 @@ static bool get_bytes(struct decoding *d, const struct codec_field *field,
     return true;
 }
 
-static bool get_numbers(struct decoding *d, const struct codec_field *field,
-                        struct bytes run, void *to)
+bool codec_get_numbers(struct codec_reading *reading, struct bytes run,
+                       const struct codec_field *field, void *array,
+                       uint32_t *count)
 {
     struct reader reader = reader_of(run);
-    void *at = (char *)to + field->offset;
-    size_t count = 0;
+    size_t found = 0;
     for (size_t i = 0; i < run.size; i++) {
-        count += run.data[i] < 0x80;
+        found += run.data[i] < 0x80;
     }
     /* The sender chose the count: it is bounded before memory is taken. */
-    if (count % field->unit != 0 || count > UINT32_MAX ||
-        (field->max != 0 && count / field->unit > field->max)) {
+    if (found % field->unit != 0 || found > UINT32_MAX ||
+        (field->max != 0 && found / field->unit > field->max)) {
         return false;
     }
-    uint64_t *numbers = at;
-    if (!field->is_inline && count > 0) {
-        numbers = d->memory->take(d->memory->data, count * sizeof *numbers);
-        *(uint64_t **)at = numbers;
+    uint64_t *numbers = array;
+    if (!field->is_inline && found > 0) {
+        numbers = codec_take(reading, found * sizeof *numbers);
+        *(uint64_t **)array = numbers;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < found; i++) {
         numbers[i] = get_varint(&reader);
     }
-    *(uint32_t *)((char *)to +
-                  field->count_offset) = (uint32_t)(count / field->unit);
+    *count = (uint32_t)(found / field->unit);
     return reader_ok(&reader, true);
 }
 
-/* Reads one more element of an array; the first one also allocates the memory
- * for the 'more' that follow. */
-static bool get_element(struct decoding *d, const struct codec_field *field,
-                        const struct item *item, uint64_t more, void *to)
+void *codec_get_element(struct codec_reading *reading,
+                        const struct codec_field *field,
+                        const struct codec_item *item, struct reader rest,
+                        size_t size, void *array, uint32_t *count)
 {
-    bool is_runs = field->type == CODEC_TYPE_RUNS;
-    size_t size = is_runs ? sizeof(struct bytes) : codec_part_of(field)->size;
-    void *at = (char *)to + field->offset;
-    uint32_t *count = (uint32_t *)(void *)((char *)to + field->count_offset);
     if (item->position == 0 && !field->is_inline) {
+        uint64_t more = count_items(rest, item->tag);
         /* The sender chose the count: it is bounded before memory is taken. */
         if (more >= UINT32_MAX || (field->max != 0 && more >= field->max)) {
-            return false;
+            return NULL;
         }
-        *(void **)at = d->memory->take(d->memory->data, (more + 1) * size);
+        *(void **)array = codec_take(reading, (more + 1) * size);
     } else if (field->max != 0 && item->position >= field->max) {
-        return false;
+        return NULL;
     }
-    char *array = field->is_inline ? at : *(char **)at;
-    void *element = array + item->position * size;
     *count = (uint32_t)item->position + 1;
-    if (is_runs) {
-        *(struct bytes *)element = codec_keep(d, item->run);
-        return true;
-    }
-    return get_message(d, item->run, codec_part_of(field), element);
+    return (field->is_inline ? (char *)array : *(char **)array) +
+           item->position * size;
 }
 
-static bool get_list_element(struct decoding *d,
+void *codec_get_list_element(struct codec_reading *reading,
                              const struct codec_field *field,
-                             const struct item *item, void *to)
+                             const struct codec_item *item, size_t size,
+                             struct list *list, uint32_t *count)
 {
     if (field->max != 0 && item->position >= field->max) {
-        return false;
+        return NULL;
     }
-    char *part = d->memory->take(d->memory->data, codec_part_of(field)->size);
-    list_push_back((struct list *)(void *)((char *)to + field->offset),
-                   (struct list *)(void *)(part + field->node_offset));
-    ++*(uint32_t *)(void *)((char *)to + field->count_offset);
-    return get_message(d, item->run, codec_part_of(field), part);
+    char *part = codec_take(reading, size);
+    list_push_back(list, (struct list *)(void *)(part + field->node_offset));
+    ++*count;
+    return part;
 }
 
-static bool get_choice(struct decoding *d, const struct codec_field *field,
-                       const struct item *item, void *to)
+/* Reads one more element of an array or a list. */
+static bool get_element(struct codec_reading *d,
+                        const struct codec_field *field,
+                        const struct codec_item *item, struct reader rest,
+                        void *to)
+{
+    void *at = (char *)to + field->offset;
+    uint32_t *count = (uint32_t *)(void *)((char *)to + field->count_offset);
+    if (field->type == CODEC_TYPE_RUNS) {
+        struct bytes *run = codec_get_element(d, field, item, rest, sizeof *run,
+                                              at, count);
+        if (run == NULL) {
+            return false;
+        }
+        *run = codec_keep(d, item->run);
+        return true;
+    }
+    size_t size = codec_part_of(field)->size;
+    void *part = field->type == CODEC_TYPE_LIST
+                     ? codec_get_list_element(d, field, item, size, at, count)
+                     : codec_get_element(d, field, item, rest, size, at, count);
+    return part != NULL &&
+           get_message(d, item->run, codec_part_of(field), part);
+}
+
+static bool get_choice(struct codec_reading *d, const struct codec_field *field,
+                       const struct codec_item *item, void *to)
 {
     uint32_t *choice = (uint32_t *)(void *)((char *)to + field->count_offset);
     if (*choice != 0) {
         return false;
     }
     *choice = field->tag;
-    void *part = d->memory->take(d->memory->data, codec_part_of(field)->size);
+    void *part = codec_take(d, codec_part_of(field)->size);
     *(void **)(void *)((char *)to + field->offset) = part;
     return get_message(d, item->run, codec_part_of(field), part);
 }
 
 /* Reads a field; 'rest' is what follows the item. */
-static bool get_field(struct decoding *d, const struct codec_field *field,
-                      const struct item *item, struct reader rest, void *to)
+static bool get_field(struct codec_reading *d, const struct codec_field *field,
+                      const struct codec_item *item, struct reader rest,
+                      void *to)
 {
     void *at = (char *)to + field->offset;
     bool is_number = field->type <= CODEC_TYPE_BOOL;
@@ -561,14 +515,13 @@ static bool get_field(struct decoding *d, const struct codec_field *field,
     case CODEC_TYPE_CHOICE:
         return get_choice(d, field, item, to);
     case CODEC_TYPE_NUMBERS:
-        return get_numbers(d, field, item->run, to);
+        return codec_get_numbers(
+            d, item->run, field, at,
+            (uint32_t *)(void *)((char *)to + field->count_offset));
     case CODEC_TYPE_RUNS:
     case CODEC_TYPE_PARTS:
-        return get_element(
-            d, field, item,
-            item->position == 0 ? count_items(rest, item->tag) : 0, to);
     case CODEC_TYPE_LIST:
-        return get_list_element(d, field, item, to);
+        return get_element(d, field, item, rest, to);
     }
     UNREACHABLE();
 }
@@ -599,31 +552,23 @@ static const struct codec_field *find_row(const struct codec_message *message,
     return NULL;
 }
 
-static bool get_message(struct decoding *d, struct bytes in,
+static bool get_message(struct codec_reading *d, struct bytes in,
                         const struct codec_message *message, void *to)
 {
     const struct codec_field *field = NULL;
     struct reader reader = reader_of(in);
-    struct item item = {0};
-    uint64_t last = 0;
+    struct codec_item item = {0};
     while (reader_left(&reader) > 0) {
-        /* Ascending tags: equal structures have equal bytes. */
-        if (!get_item(&reader, &item) || item.tag < last) {
+        if (!codec_next(&reader, &item)) {
             return false;
         }
-        if (item.tag != last) {
+        if (item.position == 0) {
             field = find_row(message, field, item.tag);
         }
         if (field == NULL) {
-            codec_raise(d->level, CODEC_LEVEL_UNKNOWN,
-                        "what this version does not know");
-            last = item.tag;
-            continue;
-        }
-        item.position = item.tag == last ? item.position + 1 : 0;
-        last = item.tag;
-        if ((item.position > 0 && !is_array(field)) ||
-            !get_field(d, field, &item, reader, to)) {
+            codec_raise(d->level, CODEC_LEVEL_UNKNOWN, CODEC_UNKNOWN_WHAT);
+        } else if ((item.position > 0 && !is_array(field)) ||
+                   !get_field(d, field, &item, reader, to)) {
             return false;
         }
     }
@@ -633,7 +578,9 @@ static bool get_message(struct decoding *d, struct bytes in,
 bool codec_get(struct bytes in, const struct codec_message *message, void *to,
                const struct codec_memory *memory, struct codec_level *ret_level)
 {
-    struct decoding decoding = {memory, ret_level};
+    struct codec_reading reading = {memory, ret_level};
     *ret_level = (struct codec_level){0, ""};
-    return get_message(&decoding, in, message, to);
+    return message->straight->get != NULL
+               ? message->straight->get(&reading, in, to)
+               : get_message(&reading, in, message, to);
 }

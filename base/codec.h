@@ -63,10 +63,27 @@ struct codec_field {
     const char *trail; /* Its name in the operators' log, or NULL. */
 };
 
+struct codec_level;
+struct codec_reading;
+/* Functions that the compiler makes of a structure's rows
+ * (base/codec_straight.h). They do what walking the table does, faster. */
+typedef void codec_put_fn(struct buffer *out, const void *from,
+                          bool is_identity);
+typedef bool codec_check_fn(const void *from, struct codec_level *level,
+                            bool *is_set);
+typedef bool codec_get_fn(struct codec_reading *reading, struct bytes in,
+                          void *to);
+struct codec_straight {
+    codec_put_fn *put; /* NULL: there are none, and the table is walked. */
+    codec_check_fn *check;
+    codec_get_fn *get;
+};
+
 struct codec_message {
     const struct codec_field *fields;
     size_t field_count;
     size_t size; /* The structure's. */
+    const struct codec_straight *straight;
 };
 
 /* Where reading gets its memory, which it never gives back: if it fails, what
@@ -79,11 +96,18 @@ struct codec_memory {
 };
 
 #define CODEC_LEVEL_UNKNOWN UINT32_MAX
+#define CODEC_UNKNOWN_WHAT "what this version does not know"
 
 /* The highest level of what was read, and the words of its row: "" for 0. */
 struct codec_level {
     uint32_t level;
     const char *what;
+};
+
+/* What reading passes on. */
+struct codec_reading {
+    const struct codec_memory *memory;
+    struct codec_level *level;
 };
 
 /* Appends 'from' to 'out'; CHOICE is left to codec_put_choice(). */
@@ -111,15 +135,21 @@ bool codec_get(struct bytes in, const struct codec_message *message, void *to,
 /* --- Rows ----------------------------------------------------------------- */
 
 /* clang-format off */
-#define CODEC_BEGIN(name, type) \
+#define CODEC_BEGIN(name, type) CODEC_BEGIN_AS(name, type, NULL, NULL, NULL)
+#define CODEC_BEGIN_STRAIGHT(name, type) \
+    CODEC_BEGIN_AS(name, type, name##_put_straight, name##_check_straight, \
+                   name##_get_straight)
+#define CODEC_BEGIN_AS(name, type, put_, check_, get_) \
     const struct codec_message *name##_message(void) \
     { \
         typedef struct type self; \
+        static const struct codec_straight straight = {put_, check_, get_}; \
         static const struct codec_field fields[] = {
 #define CODEC_END \
         }; \
         static const struct codec_message message = { \
-            fields, sizeof fields / sizeof fields[0], sizeof(self)}; \
+            fields, sizeof fields / sizeof fields[0], sizeof(self), \
+            &straight}; \
         return &message; \
     }
 /* clang-format on */

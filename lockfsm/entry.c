@@ -3,53 +3,94 @@
 #include "lockfsm/entry.h"
 
 #include "base/check.h"
+#include "base/codec_straight.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/store/records.h"
 
-/* --- The tables of fields ------------------------------------------------- */
+/* The fields of each entry besides its command. */
+#define ABOUT        \
+    U64(100, user)   \
+    BYTES(101, from) \
+    BYTES(102, by)   \
+    U64(103, wall_ms)
+
+/* --- Functions for each structure ----------------------------------------- */
 
 /* clang-format off */
-#define STRUCT(name) \
-    static codec_message_fn name##_message; \
-    static CODEC_BEGIN(name, name)
+#define CODEC_PASS STRAIGHT_PUT
+#include "base/codec_rows.def"
+#define STRUCT(name) STRAIGHT_PUT_BEGIN(name, name)
 #define ENTRY(number, NAME, name, ...) \
-    static codec_message_fn name##_command_message; \
-    static CODEC_BEGIN(name##_command, name##_command)
-/* clang-format on */
-#define END CODEC_END
-#define U32 CODEC_U32
-#define U64 CODEC_U64
-#define BOOL CODEC_BOOL
-#define ENUM CODEC_ENUM
-#define BYTES CODEC_BYTES
-#define FIXED CODEC_FIXED
-#define NUMBERS CODEC_NUMBERS
-#define PAIRS CODEC_PAIRS
-#define RUNS CODEC_RUNS
-#define PART CODEC_PART
-#define PARTS CODEC_PARTS
+    STRAIGHT_PUT_BEGIN(name##_command, name##_command)
+STRAIGHT_PUT_BEGIN(about, entry)
+    ABOUT
+END
 #include "lockfsm/entry.def"
 
-/* The fields of each entry besides its command. */
-#define ABOUT              \
-    CODEC_U64(100, user)   \
-    CODEC_BYTES(101, from) \
-    CODEC_BYTES(102, by)   \
-    CODEC_U64(103, wall_ms)
-static codec_message_fn entry_message, about_message;
-/* clang-format off */
-static CODEC_BEGIN(about, entry)
+#undef CODEC_PASS
+#define CODEC_PASS STRAIGHT_CHECK
+#include "base/codec_rows.def"
+#define STRUCT(name) STRAIGHT_CHECK_BEGIN(name, name)
+#define ENTRY(number, NAME, name, ...) \
+    STRAIGHT_CHECK_BEGIN(name##_command, name##_command)
+STRAIGHT_CHECK_BEGIN(about, entry)
     ABOUT
-CODEC_END
-static CODEC_BEGIN(entry, entry)
+END
+#include "lockfsm/entry.def"
+
+#undef CODEC_PASS
+#define CODEC_PASS STRAIGHT_GET
+#include "base/codec_rows.def"
+#define STRUCT(name) STRAIGHT_GET_BEGIN(name, name)
+#define ENTRY(number, NAME, name, ...) \
+    STRAIGHT_GET_BEGIN(name##_command, name##_command)
+#include "lockfsm/entry.def"
+
+#include "base/codec_rows.def"
+STRAIGHT_GET_BEGIN(entry, entry)
+    ABOUT
+#undef CODEC_PASS
+#include "base/codec_rows.def"
+#define ENTRY(number, NAME, name_, ...) \
+    STRAIGHT_GET_ROW(number, WIRE_RUN, false, to->op != OP_NONE) \
+                { \
+                    void *command = codec_take(reading, \
+                                               sizeof *to->name_); \
+                    to->op = OP_##NAME; \
+                    to->name_ = command; \
+                    if (!name_##_command_get_straight(reading, item.run, \
+                                                      command)) { \
+                        return false; \
+                    } \
+                } \
+                break;
+#include "lockfsm/entry.def"
+STRAIGHT_GET_END
+
+/* --- The tables of fields ------------------------------------------------- */
+
+#define CODEC_PASS CODEC
+#include "base/codec_rows.def"
+#define STRUCT(name) \
+    static codec_message_fn name##_message; \
+    static CODEC_BEGIN_STRAIGHT(name, name)
+#define ENTRY(number, NAME, name, ...) \
+    static codec_message_fn name##_command_message; \
+    static CODEC_BEGIN_STRAIGHT(name##_command, name##_command)
+#include "lockfsm/entry.def"
+
+#include "base/codec_rows.def"
+CODEC_BEGIN_AS(entry, entry, NULL, NULL, entry_get_straight)
+    [99] = ABOUT
+#undef CODEC_PASS
+#include "base/codec_rows.def"
 #define ENTRY(number, NAME, name, ...) \
     [(number) - 1] = { \
      .tag = (number), .type = CODEC_TYPE_CHOICE, \
      .offset = offsetof(self, name), .count_offset = offsetof(self, op), \
      .part = name##_command_message},
 #include "lockfsm/entry.def"
-    [99] = ABOUT
 CODEC_END
 
 /* --- The rows ------------------------------------------------------------- */
@@ -87,12 +128,12 @@ void entry_put(struct buffer *out, const struct entry *entry)
         codec_put_choice(out, entry->op, entry_row(entry->op)->message(),
                          entry->body);
     }
-    codec_put(out, about_message(), entry);
+    about_put_straight(out, entry, false);
 }
 
 void encode_user(struct buffer *out, uint64_t user)
 {
-    codec_put(out, about_message(), &(struct entry){.user = user});
+    about_put_straight(out, &(struct entry){.user = user}, false);
 }
 
 /* An entry needs the level of its row even if no member in it needs one. */
@@ -112,14 +153,11 @@ static void entry_raise_level(const struct entry *entry,
 
 bool entry_check(const struct entry *entry, struct codec_level *ret_level)
 {
-    struct codec_level about;
+    bool is_set;
     CHECK(entry->op != OP_NONE);
     if (!codec_check(entry_row(entry->op)->message(), entry->body, ret_level) ||
-        !codec_check(about_message(), entry, &about)) {
+        !about_check_straight(entry, ret_level, &is_set)) {
         return false;
-    }
-    if (about.level > ret_level->level) {
-        *ret_level = about;
     }
     entry_raise_level(entry, ret_level);
     return true;

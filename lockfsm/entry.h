@@ -77,6 +77,9 @@ struct entry {
                          people. */
 };
 
+/* The table of entries: a command, and what is said about it. */
+codec_message_fn entry_message;
+
 void entry_put(struct buffer *out, const struct entry *entry);
 /* False if no node could read the entry: a size, number or count in it exceeds
  * the bound in entry.def. '*ret_level' is the feature level that it needs, as

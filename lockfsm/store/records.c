@@ -1,32 +1,57 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "lockfsm/store/records.h"
+
+#include "base/codec_straight.h"
 #include "lockfsm/session/session.h"
 #include "lockfsm/store/store.h"
 
+/* --- Functions for each record -------------------------------------------- */
+
+/* clang-format off */
+#define LEFT_U64(tag, member, payer) U64(tag, member)
+#define LEFT_BYTES(tag, member, payer, ...) BYTES(tag, member, ##__VA_ARGS__)
+#define CODEC_PASS STRAIGHT_PUT
+#include "base/codec_rows.def"
+#define RECORD(name) \
+    codec_put_fn name##_put_straight; \
+    STRAIGHT_PUT_BEGIN_SHARED(name, name)
+#include "lockfsm/records.def"
+
+#undef CODEC_PASS
+#undef RECORD
+#define CODEC_PASS STRAIGHT_CHECK
+#include "base/codec_rows.def"
+#define RECORD(name) \
+    codec_check_fn name##_check_straight; \
+    STRAIGHT_CHECK_BEGIN_SHARED(name, name)
+#include "lockfsm/records.def"
+
+#undef CODEC_PASS
+#undef RECORD
+#define CODEC_PASS STRAIGHT_GET
+#include "base/codec_rows.def"
+#define RECORD(name) \
+    codec_get_fn name##_get_straight; \
+    STRAIGHT_GET_BEGIN_SHARED(name, name)
+#include "lockfsm/records.def"
+
 /* --- The tables of fields ------------------------------------------------- */
 
-#define BYTES CODEC_BYTES
-#define NUMBERS CODEC_NUMBERS
-#define PAIRS CODEC_PAIRS
-#define PARTS CODEC_PARTS
-#define LIST CODEC_LIST
-#define END CODEC_END
+#undef CODEC_PASS
+#undef RECORD
+#undef LEFT_U64
+#undef LEFT_BYTES
+#define CODEC_PASS CODEC
+#include "base/codec_rows.def"
 #define PAID_BY(payer) \
     .payer_offset = CODEC_AT(payer, CODEC_IS(payer, uint64_t))
 #define LEFT_U64(tag, member, payer) CODEC_U64(tag, member, PAID_BY(payer))
 #define LEFT_BYTES(tag, member, payer, ...) \
     CODEC_BYTES(tag, member, PAID_BY(payer), ##__VA_ARGS__)
-
-/* clang-format off */
-#define U32 CODEC_U32
-#define U64 CODEC_U64
-#define BOOL CODEC_BOOL
-#define ENUM CODEC_ENUM
-#define FIXED CODEC_FIXED
 #define RECORD(name) \
     codec_message_fn name##_message; \
-    CODEC_BEGIN(name, name)
+    CODEC_BEGIN_STRAIGHT(name, name)
 #include "lockfsm/records.def"
 
 /* The rows again, but only those that own memory or were left by a user. */

@@ -26,6 +26,11 @@ codec_message_fn label_message;     /* Of a session, and of OPEN. */
 codec_message_fn role_name_message; /* Of a user, and of USER_SET. */
 codec_message_fn grant_message;     /* Of a role, and of ROLE_SET. */
 codec_message_fn ended_hold_message, hold_break_message;
+/* For those that are parts of entries, too. */
+codec_put_fn label_put_straight, role_name_put_straight, grant_put_straight;
+codec_check_fn label_check_straight, role_name_check_straight,
+    grant_check_straight;
+codec_get_fn label_get_straight, role_name_get_straight, grant_get_straight;
 
 struct record {
     enum table_map map;
