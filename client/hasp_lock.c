@@ -149,8 +149,16 @@ int hasp_acquire_many(struct hasp_session *session, const char *const *names,
                                     &wait.call, now);
     }
     error = call_wait_end(&wait, error);
+    if (error != 0) {
+        return error;
+    }
+    struct hasp_hold *hold = NULL;
+    lock_take(&wait, &hold);
+    if (all.on_grant != NULL) {
+        error = seal_run(hold, names, &all);
+    }
     if (error == 0) {
-        lock_take(&wait, ret_hold);
+        *ret_hold = hold;
     }
     return error;
 }

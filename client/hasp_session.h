@@ -6,6 +6,7 @@
  *
  *     hasp_session.c   opening, closing, events, fork, hasp_why()
  *     hasp_lock.c      locks, and what is asked of the cluster
+ *     hasp_seal.c      on_grant
  *     hasp_link.c      which sessions share a connection
  *     hasp_thread.c    the driver with a thread of its own, and how calls wait
  *     hasp_uv.c        the driver on a libuv loop
@@ -117,6 +118,13 @@ MUST_CHECK int convert_check(const struct hasp_hold *hold, enum hasp_mode mode,
                              struct hasp_acquire_options *ret_options);
 /* Under the mutex: HASP_EINTR if waits are interrupted. */
 MUST_CHECK int wait_check(struct hasp_session *session, int interrupt_fd);
+
+/* --- hasp_seal.c ---------------------------------------------------------- */
+
+/* Runs on_grant for the new hold, of which the caller knows nothing yet. Unless
+ * it returns 0 the hold was given back: HASP_ESEAL, HASP_ELOST. */
+MUST_CHECK int seal_run(struct hasp_hold *hold, const char *const *names,
+                        const struct hasp_acquire_options *options);
 
 /* --- hasp_thread.c -------------------------------------------------------- */
 

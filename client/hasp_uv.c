@@ -490,6 +490,11 @@ int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
     if (error == 0) {
         error = acquire_check(names, count, options, &all);
     }
+    if (error == 0 && all.on_grant != NULL) {
+        error = why_set(HASP_EINVALID, "hasp_uv_acquire has no on_grant, which "
+                                       "would block the loop: seal the "
+                                       "resource in 'done'");
+    }
     error = job_new(uv, error, data, &job);
     if (error != 0) {
         return error;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/minmax.h"
 #include "base/units.h"
 #include "client/reply.h"
@@ -49,6 +50,9 @@ struct hasp_hold *client_hold_new(struct session_fsm *fsm, size_t count)
 
 void client_hold_free(struct hasp_hold *hold)
 {
+    if (hold->sealing != NULL) {
+        hold->sealing->hold = NULL;
+    }
     list_remove(&hold->in_machine);
     if (hold->release != NULL) {
         operation_room_free(hold->fsm, hold->release);
@@ -215,6 +219,7 @@ void client_hold_begin(struct hasp_hold *hold, const struct granted *grants,
         held->token = grants[i].token;
         held->first = grants[i].first;
         held->as_of = grants[i].as_of;
+        held->is_first = grants[i].count == 1;
         if (grants[i].count == 0) {
             end_held(hold, held, BYTES_LITERAL("ended"));
         } else {
@@ -405,8 +410,32 @@ void session_fsm_look(struct session_fsm *fsm, const struct hasp_hold *hold,
              !is_lost && limit_ns == 0 ? "the hold has ended" : fsm->why);
 }
 
+uint64_t sealing_left_ns(const struct sealing *sealing, struct lease_clock now)
+{
+    return sealing->limit_ns == UINT64_MAX
+               ? UINT64_MAX
+               : rules_left(sealing->limit_ns,
+                            lease_elapsed(sealing->from, now));
+}
+
+/* Nobody knows of these holds: the callers' hooks still run. */
+static void holds_give_back(struct session_fsm *fsm)
+{
+    struct lease_clock now = fsm->conn->now;
+    LIST_FOR_SAFE (struct hasp_hold, hold, &fsm->holds, in_machine) {
+        if (hold->sealing != NULL && !hold->has_ended &&
+            sealing_left_ns(hold->sealing, now) == 0) {
+            int error = session_fsm_release(fsm, hold, NULL, now);
+            CHECK(error == 0);
+        }
+    }
+}
+
 void holds_turn(struct session_fsm *fsm)
 {
+    if (!fsm->is_over) {
+        holds_give_back(fsm);
+    }
     LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
         if (hold->is_reported || limit_left_ns(hold, fsm->conn->now) != 0) {
             continue;
@@ -427,6 +456,9 @@ uint64_t holds_left_ns(struct session_fsm *fsm, struct lease_clock now)
         uint64_t left_ns = limit_left_ns(hold, now);
         if (!hold->is_reported && left_ns < least_ns) {
             least_ns = left_ns;
+        }
+        if (hold->sealing != NULL && !hold->has_ended) {
+            least_ns = u64_min(least_ns, sealing_left_ns(hold->sealing, now));
         }
     }
     return least_ns;

@@ -226,7 +226,9 @@ static int operation_begin(struct operation *operation, uint64_t deadline_ns)
     operation_write(&operation->ask, operation->fsm->conn->now);
     operation->ask.again = operation_write;
     operation->ask.deadline_ns = deadline_ns;
-    operation->call->operation = operation;
+    if (operation->call != NULL) {
+        operation->call->operation = operation;
+    }
     if (operation->kind != OPERATION_RELEASE &&
         operation_is_behind(operation)) {
         /* An earlier request of this owner has to be settled first. A release

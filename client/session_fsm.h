@@ -97,6 +97,15 @@ struct held {
     uint64_t first;
     uint64_t as_of; /* Index of the newest state in which it was held. */
     bool is_over;   /* Ended, as the cluster reported. */
+    bool is_first;  /* Its owner did not hold it before. */
+};
+
+/* A hold whose resource is being sealed: its caller does not know of it yet. At
+ * the limit it is given back. Memory of the caller. */
+struct sealing {
+    struct hasp_hold *hold; /* NULL: given back. */
+    struct lease_clock from;
+    uint64_t limit_ns; /* UINT64_MAX: none. */
 };
 
 struct hasp_hold {
@@ -114,6 +123,7 @@ struct hasp_hold {
     uint64_t limit_ms; /* Maximum hold time, if known ... */
     uint64_t left_ms;  /* ... and the rest of it at 'limit_sent'. */
     struct lease_clock limit_sent;
+    struct sealing *sealing; /* NULL: the caller has it. */
 };
 
 struct event_node {
@@ -217,7 +227,8 @@ MUST_CHECK int session_fsm_convert(struct session_fsm *fsm,
                                    struct client_call *call,
                                    struct lease_clock now);
 /* Releases and frees the hold, which must not be trusted from here on. It needs
- * no memory, so that no hold is left that nobody knows. Always 0. */
+ * no memory, so that no hold is left that nobody knows. 'call' can be NULL: no
+ * caller waits. Always 0. */
 MUST_CHECK int session_fsm_release(struct session_fsm *fsm,
                                    struct hasp_hold *hold,
                                    struct client_call *call,
@@ -300,7 +311,10 @@ void holds_ended(struct session_fsm *fsm, const struct ended *ended);
 void holds_listing(struct session_fsm *fsm);
 /* Processes the notices of a heartbeat, or that some are missing. */
 void holds_notices(struct session_fsm *fsm, const struct resp_reply *reply);
-/* Reports holds whose limit has passed. */
+/* Until the limit; UINT64_MAX: there is none. */
+uint64_t sealing_left_ns(const struct sealing *sealing, struct lease_clock now);
+/* Reports holds whose limit has passed, and gives back those that were not
+ * sealed in time. */
 void holds_turn(struct session_fsm *fsm);
 /* Until the next one; UINT64_MAX. */
 uint64_t holds_left_ns(struct session_fsm *fsm, struct lease_clock now);

@@ -10,8 +10,7 @@
 #include "base/units.h"
 #include "lease/rules.h"
 
-/* The time since 'then' by the clock that has advanced more (rule 1). */
-static uint64_t lease_elapsed(struct lease_clock then, struct lease_clock now)
+uint64_t lease_elapsed(struct lease_clock then, struct lease_clock now)
 {
     uint64_t monotonic_ns = rules_left(now.monotonic_ns, then.monotonic_ns);
     uint64_t boottime_ns = rules_left(now.boottime_ns, then.boottime_ns);

@@ -84,4 +84,7 @@ uint64_t lease_period_ns(const struct lease *lease);
 uint64_t lease_hold_remaining(struct lease_clock sent, uint64_t hold_left_ms,
                               struct lease_clock now);
 
+/* The time since 'then' by the clock that has advanced more (rule 1). */
+uint64_t lease_elapsed(struct lease_clock then, struct lease_clock now);
+
 #endif /* HASP_LEASE_LEASE_H */

@@ -19,6 +19,10 @@ type Callbacks struct {
 	// or calls runtime.Goexit, the leadership is given up. If it repeatedly
 	// returns soon, the next campaign begins later each time.
 	OnStartedLeading func(ctx context.Context, lock *Lock)
+	// OnGrant, if not nil, seals the resource before OnStartedLeading is called:
+	// see LockOptions. If it fails, OnError gets the error, and the next campaign
+	// begins later each time.
+	OnGrant func(ctx context.Context, name string, token int64) error
 	// OnStoppedLeading is called after OnStartedLeading has ended in any way.
 	// The lock is released afterwards.
 	OnStoppedLeading func()
@@ -34,6 +38,7 @@ type Elector struct {
 	Name      string // The name of the lock.
 	Identity  string // The value for OnNewLeader; "": the session's name.
 	Options   Options
+	SealTime  time.Duration // The limit of OnGrant; 0: as in LockOptions.
 	Callbacks Callbacks
 }
 
@@ -140,7 +145,8 @@ func (e *electing) campaign(ctx context.Context) error {
 // mayPass reports whether another attempt can succeed.
 func mayPass(err error) bool {
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnknown) ||
-		errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, ErrLost) || errors.Is(err, ErrSeal) ||
+		errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 
@@ -156,7 +162,8 @@ func (e *electing) serve(ctx context.Context, session *Session) error {
 	if identity == "" {
 		identity = session.options.Name
 	}
-	lock := session.NewLock(e.Name, LockOptions{Value: identity})
+	lock := session.NewLock(e.Name, LockOptions{Value: identity,
+		OnGrant: e.Callbacks.OnGrant, SealTime: e.SealTime})
 	for ctx.Err() == nil && session.State() != Lost {
 		if err := lock.Lock(ctx); err != nil {
 			if !mayPass(err) {
@@ -165,7 +172,12 @@ func (e *electing) serve(ctx context.Context, session *Session) error {
 			if ctx.Err() == nil {
 				e.failed(ctx, err)
 			}
-			pause(ctx, 1)
+			if errors.Is(err, ErrSeal) {
+				e.back.after(0)
+				e.back.wait(ctx)
+			} else {
+				pause(ctx, 1)
+			}
 			continue
 		}
 		e.failure = nil

@@ -15,6 +15,9 @@ var (
 	ErrLost = errors.New("the lease is lost")
 	// ErrShort: the lease ends before the step would.
 	ErrShort = errors.New("the lease is too short")
+	// ErrSeal: OnGrant failed or took too long, so the lock was given back. The
+	// error wraps that of OnGrant.
+	ErrSeal = errors.New("the lock was not sealed")
 	// ErrNotHeld: the lock is not held.
 	ErrNotHeld = errors.New("the lock is not held")
 	// ErrUnknown: no answer came in time, so the request might have been done.

@@ -94,6 +94,66 @@ func TestAnElectorWhoseCallbackFailsBacksOff(t *testing.T) {
 	}
 }
 
+// An Elector whose resource cannot be sealed does not lead, reports why, and
+// campaigns again later each time.
+func TestAnElectorSealsBeforeItLeads(t *testing.T) {
+	f := newFakeNode(t, usually)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var tries, failures, terms atomic.Int32
+	e := &Elector{Name: "leader", Options: Options{
+		Endpoints: []string{f.Addr().String()}, TTL: 2 * time.Second}}
+	e.Callbacks = Callbacks{
+		OnGrant: func(_ context.Context, name string, token int64) error {
+			if name != "leader" || token == 0 {
+				t.Error(name, token)
+			}
+			if tries.Add(1) < 3 {
+				return errors.New("no storage")
+			}
+			return nil
+		},
+		OnStartedLeading: func(context.Context, *Lock) {
+			if tries.Load() != 3 {
+				t.Error("it leads after attempt", tries.Load())
+			}
+			terms.Add(1)
+			cancel()
+		},
+		OnError: func(err error) {
+			failures.Add(1)
+			is(t, err, ErrSeal)
+			if !strings.Contains(err.Error(), "no storage") {
+				t.Error(err)
+			}
+		}}
+	e.Run(ctx)
+	if terms.Load() != 1 || failures.Load() != 2 || f.times("1 LOCK.RELEASE") < 2 {
+		t.Error(terms.Load(), failures.Load(), f.times("1 LOCK.RELEASE"))
+	}
+}
+
+// A hook that panics, or calls Goexit, leaves no lock.
+func TestAHookThatDoesNotReturnKeepsNoLock(t *testing.T) {
+	f := newFakeNode(t, usually)
+	s := f.open(t, Options{})
+	for i, end := range []func(){func() { panic("for the test") }, runtime.Goexit} {
+		lock := s.NewLock("a", LockOptions{
+			OnGrant: func(context.Context, string, int64) error { end(); return nil }})
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			defer func() { recover() }()
+			lock.Lock(soon(t))
+			t.Error("it was sealed")
+		}()
+		<-done
+		if lock.Token() != 0 || f.times("1 LOCK.RELEASE") != i+1 {
+			t.Error(lock.Token(), f.times("1 LOCK.RELEASE"))
+		}
+	}
+}
+
 // The failing endpoints are reported each time, and at the end.
 func TestAnElectorWithoutNodesSaysWhichFail(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

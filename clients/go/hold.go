@@ -18,6 +18,7 @@ type part struct {
 	token, first int64
 	asOf         int64 // The newest state known to contain it.
 	isOver       bool  // The cluster has ended it.
+	isFirst      bool  // Its owner did not hold it before.
 }
 
 // A grant is the result of one acquisition. The client believes in it because of
@@ -125,7 +126,8 @@ func (l *Lock) granted(all []told, sent reading, isAgain bool) verdict {
 	g := &grant{since: sent, limit: limit, isOver: what == isStale}
 	for i, one := range all {
 		g.parts = append(g.parts, part{name: l.names[i], token: one.token,
-			first: one.first, asOf: one.asOf, isOver: one.count == 0})
+			first: one.first, asOf: one.asOf, isOver: one.count == 0,
+			isFirst: one.count == 1})
 		g.shared = g.shared || one.mode == "shared"
 		g.isOver = g.isOver || one.count == 0
 	}

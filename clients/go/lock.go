@@ -24,6 +24,14 @@ type LockOptions struct {
 	// again, and must unlock it as often. An owner represents one thread of
 	// control: do not use it in two at the same time.
 	Owner string
+	// OnGrant, if not nil, is called with each name and its token before Lock or
+	// TryLock reports the grant, by the same goroutine, to close the resource to
+	// earlier holders. If it fails, or takes longer than SealTime, the lock is
+	// given back and the error is ErrSeal. Its context ends then, and when the
+	// hold is lost. It is not called when the Owner locks again, nor by Upgrade.
+	OnGrant func(ctx context.Context, name string, token int64) error
+	// SealTime is the limit of OnGrant; 0: as long as the lease can be trusted.
+	SealTime time.Duration
 }
 
 // A Lock is one lock, or several that are acquired together. It excludes the other
@@ -69,6 +77,14 @@ func (s *Session) NewLocks(names []string, options LockOptions) *Lock {
 // Lock waits in line until the lock is held. If ctx is done first, the error wraps
 // that of ctx, and a grant that arrives meanwhile is released.
 func (l *Lock) Lock(ctx context.Context) error {
+	err := l.lock(ctx)
+	if err == nil {
+		err = l.seal(ctx)
+	}
+	return err
+}
+
+func (l *Lock) lock(ctx context.Context) error {
 	if l.isAgain() {
 		_, err := l.acquire(ctx, true, false)
 		return err
@@ -94,6 +110,14 @@ func (l *Lock) isAgain() bool {
 // TryLock takes the lock if it is free: false if it is not. A grant to an earlier
 // call that was given up is released first.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
+	has, err := l.tryLock(ctx)
+	if has {
+		err = l.seal(ctx)
+	}
+	return has && err == nil, err
+}
+
+func (l *Lock) tryLock(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
 	isAgain := l.isAgain()

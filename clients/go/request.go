@@ -181,6 +181,8 @@ func (o *outcome) Error() string {
 	switch o.kind {
 	case ErrLost:
 		return fmt.Sprintf("hasp: %v: %v; %v", o.kind, o.reason, o.last)
+	case ErrSeal:
+		return fmt.Sprintf("hasp: %v: %v", o.kind, o.last)
 	case errLate:
 		return fmt.Sprintf("hasp: %v: %v", o.reason, o.last)
 	}

@@ -10,7 +10,7 @@ declare global {
 }
 
 export type Code = 'UNREACHABLE' | 'UNKNOWN' | 'LOST' | 'SHORT' | 'NOTHELD' |
-  'TIMEDOUT' | 'LIMIT' | 'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | (string & {});
+  'TIMEDOUT' | 'SEAL' | 'LIMIT' | 'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | (string & {});
 
 export class HaspError extends Error {
   readonly code: Code;
@@ -74,6 +74,15 @@ export interface LockOptions {
   barge?: boolean;
   /** Default wait of acquire(). */
   timeout?: number;
+  /** Called with each name and its token before the lock is reported as
+   * acquired, to close the resource to earlier holders. If it throws, rejects,
+   * or takes longer than sealTime, the lock is given back, and acquire() rejects
+   * with SEAL; 'signal' is aborted then, and when the hold is lost. Not called
+   * when the owner acquires the lock again, nor by convert(). */
+  onGrant?: (name: string, token: number, how: { signal: AbortSignal }) =>
+    unknown;
+  /** Limit of onGrant; default: as long as the lease can be trusted. */
+  sealTime?: number;
 }
 
 /** A number is the wait: Infinity (the default): no limit, 0: only tries. */

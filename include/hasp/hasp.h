@@ -218,7 +218,9 @@ enum hasp_error {
     /* TLS: a certificate, a key or a CA is missing, does not match, has expired
      * or was rejected by one side, or one side does not use TLS. Nothing was
      * done. */
-    HASP_ECERT = -29
+    HASP_ECERT = -29,
+    /* on_grant failed or took too long, so the lock was given back. */
+    HASP_ESEAL = -30
 };
 #endif
 
@@ -521,6 +523,18 @@ struct hasp_acquire_options {
     /* The wait ends with HASP_EINTR when this descriptor is readable (a pipe,
      * eventfd, signalfd or socket; it is not read). -1: none. */
     int interrupt_fd;
+
+    /* Called with each name and its token before the acquisition returns, in
+     * the same thread, to close the resource to earlier holders. If it returns
+     * anything but 0, or takes longer than seal_ms, the lock is given back and
+     * the caller gets HASP_ESEAL. It may call functions of the session, but not
+     * hasp_close(). Not called when an owner acquires its lock again, nor by
+     * hasp_convert(). NULL: none. */
+    int (*on_grant)(void *data, const char *name, uint64_t token);
+    void *grant_data;
+    /* Limit of on_grant. The lock is given back then even if the hook has not
+     * returned. 0: as long as the lease can be trusted when it begins. */
+    uint64_t seal_ms;
 };
 
 /* Sets the defaults: exclusive, wait for ever, no interrupting descriptor. */
@@ -534,7 +548,8 @@ HASP_API void hasp_acquire_options_init(struct hasp_acquire_options *options);
  * acquired, and no longer in the queue. HASP_EINTR, HASP_EUNKNOWN: the caller
  * has no hold; if the cluster granted it nevertheless, the library releases it
  * in the background. HASP_EDEADLOCK: the wait would never end. HASP_ELOST: the
- * session is lost; open another. */
+ * session is lost; open another. HASP_ESEAL: on_grant failed or was late, and
+ * the lock was given back. */
 HASP_API HASP_MUST_CHECK int
 hasp_acquire(struct hasp_session *session, const char *name,
              const struct hasp_acquire_options *options,

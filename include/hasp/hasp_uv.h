@@ -76,9 +76,10 @@ HASP_API HASP_MUST_CHECK int hasp_uv_open(struct uv_loop_s *loop,
  * hasp_uv_open() gets HASP_ECONNECT if it cannot be tied. */
 HASP_API struct hasp_session *hasp_uv_session(struct hasp_uv *uv);
 
-/* hasp_acquire() with a callback; 'name' and 'options' are copied. 'status' may
- * be HASP_NOT_ACQUIRED. A hold that 'done' receives belongs to the caller, who
- * passes it to hasp_uv_release(). */
+/* hasp_acquire() with a callback; 'name' and 'options' are copied, and on_grant
+ * must be NULL: it would block the loop, so seal the resource in 'done'.
+ * 'status' may be HASP_NOT_ACQUIRED. A hold that 'done' receives belongs to the
+ * caller, who passes it to hasp_uv_release(). */
 HASP_API HASP_MUST_CHECK int
 hasp_uv_acquire(struct hasp_uv *uv, const char *name,
                 const struct hasp_acquire_options *options,

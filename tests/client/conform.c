@@ -23,12 +23,16 @@ struct lock {
     struct hasp_hold *hold[AGAIN_MAX]; /* By an owner again: one hold each. */
     int count;
     int cancel_fd;
+    const char *seal; /* Kind of its on_grant; NULL: none. */
+    uint64_t seal_ms;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* Guards these. */
 static struct hasp_session *session;
 static struct hasp_session *beside; /* Shares its connection; or NULL. */
 static struct lock locks[LOCK_MAX];
+static bool is_unsealed; /* Hooks that hang return. */
+static pthread_cond_t unsealed = PTHREAD_COND_INITIALIZER;
 
 /* --- Output --------------------------------------------------------------- */
 
@@ -62,7 +66,7 @@ static void word_of(int error, char ret_word[32])
         {HASP_ECONNECT, "UNREACHABLE"}, {HASP_ENOTLEADER, "UNREACHABLE"},
         {HASP_EBUSY, "UNREACHABLE"},    {HASP_EUNKNOWN, "UNKNOWN"},
         {HASP_ELOST, "LOST"},           {HASP_ESHORT, "SHORT"},
-        {HASP_ENOTHELD, "NOTHELD"},
+        {HASP_ENOTHELD, "NOTHELD"},     {HASP_ESEAL, "SEAL"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (words[i].error == error) {
@@ -223,6 +227,34 @@ static int do_state(json_t *command, json_t **ret_told)
     return 0;
 }
 
+/* on_grant, and the data that selects what it does. */
+static int seal(void *data, const char *name, uint64_t token)
+{
+    const char *kind = data;
+    if (strcmp(kind, "hang") != 0) {
+        return hasp_admit(session, name, token);
+    }
+    say(json_pack("{s:s, s:s, s:I, s:s}", "event", "seal", "name", name,
+                  "token", (json_int_t)token, "text", ""));
+    pthread_mutex_lock(&mutex);
+    while (!is_unsealed) {
+        pthread_cond_wait(&unsealed, &mutex);
+    }
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+static int do_unseal(json_t *command, json_t **ret_told)
+{
+    (void)command;
+    pthread_mutex_lock(&mutex);
+    is_unsealed = true;
+    pthread_cond_broadcast(&unsealed);
+    pthread_mutex_unlock(&mutex);
+    *ret_told = json_object();
+    return 0;
+}
+
 static int do_lock(json_t *command, json_t **ret_told)
 {
     const char *names[NAME_MAX_COUNT] = {NULL};
@@ -246,6 +278,14 @@ static int do_lock(json_t *command, json_t **ret_told)
     options.delay_ms = number_of(command, "delay", 0);
     options.is_barging = json_is_true(json_object_get(command, "barge"));
     options.interrupt_fd = lock->cancel_fd;
+    if (text_of(command, "seal") != NULL) {
+        lock->seal = strcmp(text_of(command, "seal"), "hang") == 0 ? "hang"
+                                                                   : "admit";
+        lock->seal_ms = number_of(command, "seal_time", 0);
+    }
+    options.on_grant = lock->seal != NULL ? seal : NULL;
+    options.grant_data = (void *)(uintptr_t)lock->seal;
+    options.seal_ms = lock->seal_ms;
     int status = lock->count == AGAIN_MAX
                      ? HASP_EINVALID
                      : hasp_acquire_many(session, names, count, &options,
@@ -335,8 +375,8 @@ static int do_credentials(json_t *command, json_t **ret_told)
 static int do_can(json_t *command, json_t **ret_told)
 {
     static const char *const features[] = {
-        "several", "convert", "alive",   "cancel", "owner", "linger",
-        "hold",    "please",  "durable", "late",   "note",  "tie"};
+        "several", "convert", "alive", "cancel", "owner", "linger", "hold",
+        "please",  "durable", "late",  "note",   "tie",   "seal"};
     json_t *list = json_array();
     (void)command;
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
@@ -359,6 +399,7 @@ static const struct {
                 {"convert", do_convert},
                 {"cancel", do_cancel},
                 {"release", do_release},
+                {"unseal", do_unseal},
                 {"guard", do_guard},
                 {"remaining", do_remaining},
                 {"alive", do_alive},

@@ -30,6 +30,8 @@ FEATURES = {
     'note': 'leaves a note at the lock',
     'durable': '[sessions without end](durable.md)',
     'tie': '[tied](agent.md): locks pass on at once after the process has died',
+    'seal': '[seals](when-a-lock-is-not-enough.md#seal-the-resource-first) the '
+            'resource before it reports the grant',
     'late': 'closes a session that opens after the caller has given up',
 }
 NOT_SHOWN = {'freeze'}

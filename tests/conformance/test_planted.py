@@ -13,14 +13,6 @@ import driver  # noqa: E402
 import script  # noqa: E402
 
 JAVA = 'src/main/java/hasp/'
-NEWEST = '''grant = grants.{}(); // First: trust ends before it is sent.
-            if (grant == null) {{
-                throw new HaspException(Reason.NOT_HELD, names + " is not held");
-            }}
-            kept = grant.kept();
-        }}
-        '''
-ENDS = 'boolean isLast = forget(grant);'
 # Rule, script; by language the file, its text, the planted text. In C a hold is
 # freed by its release, so that no caller can ask it (7).
 PLANTED = [
@@ -150,8 +142,9 @@ PLANTED = [
     ('7 from sending on', 'belief_ends_first', {
         'go': ('lock.go', 'g, isLast := l.forget()',
                'defer l.forget()\n\tg, isLast := l.top(), true'),
-        'java': (JAVA + 'HaspLock.java', NEWEST.format('poll') + ENDS,
-                 NEWEST.format('peek') + 'boolean isLast = true;'),
+        'java': (JAVA + 'HaspLock.java', 'boolean isLast = forget(grant);',
+                 'boolean isLast = true; synchronized (this) { '
+                 'grants.push(grant); }'),
         'python': ('hasp/hold.py', '        is_last = self._forget(grant)\n'
                    '        tokens', '        is_last = True\n        tokens'),
         'node': ('lib/lock.js', 'this.forget(grant);\n    const owed',
@@ -198,6 +191,43 @@ PLANTED = [
         'python': ('hasp/known.py', 'if self.id in former or self',
                    'if self'),
         'node': ('lib/known.js', 'former.includes(this.id)', 'false')}),
+    ('11 sealed, then reported', 'seal', {
+        'c': ('client/hasp_lock.c', 'if (all.on_grant != NULL) {',
+              'if (all.on_grant == NULL) {'),
+        'go': ('lock.go', 'if has {\n\t\terr = l.seal(ctx)',
+               'if has {\n\t\tgo l.seal(ctx)'),
+        'java': (JAVA + 'HaspLock.java', 'new Sealing(this, session, '
+                 'options.sealTime).run(options.seal);',
+                 'session.later(() -> new Sealing(this, session, '
+                 'options.sealTime).run(options.seal));'),
+        'python': ('hasp/threads.py', 'self._seal(grant)\n',
+                   '__import__("threading").Thread(target=self._seal, '
+                   'args=[grant]).start()\n'),
+        'node': ('lib/lock.js', 'await seal(this, grant, stop);',
+                 'seal(this, grant, stop).catch(() => {});')}),
+    ('11 not sealed, given back', 'seal', {
+        'c': ('client/hasp_seal.c', '(void)hasp_release(sealing.hold);', ''),
+        'go': ('seal.go', 'if !isThere {', 'if isThere {'),
+        'java': (JAVA + 'Sealing.java', 'lock.giveBack(grant);', ''),
+        'python': ('hasp/seal.py', 'await self._give_back()', 'pass'),
+        'node': ('lib/seal.js', 'await lock.giveBack(grant);', '')}),
+    ('11 given back in time', 'seal_late', {
+        'c': ('client/hold.c', 'sealing_left_ns(hold->sealing, now) == 0) {',
+              'now.monotonic_ns == 0) {'),
+        'go': ('seal.go', 'time.AfterFunc(limit, giveBack)',
+               'time.AfterFunc(limit, func() {})'),
+        'java': (JAVA + 'Sealing.java',
+                 'alarm.thenRun(() -> session.later(this::giveBack));', ''),
+        'python': ('hasp/seal.py', 'TIMER_MAX), self.arm)',
+                   'TIMER_MAX), int)'),
+        'node': ('lib/seal.js', 'if (left() <= 0) {', 'if (left() < -1e9) {')}),
+    ('11 a token is sealed once', 'seal_reentered', {
+        'c': ('client/hasp_seal.c', '!hold->held[*at].is_first', 'false'),
+        'go': ('seal.go', 'if !one.isFirst {', 'if false {'),
+        'java': (JAVA + 'Sealing.java', 'if (part.isFirst) {',
+                 'if (part != null) {'),
+        'python': ('hasp/seal.py', 'grant if one.is_first]', 'grant]'),
+        'node': ('lib/seal.js', '.filter((one) => one.isFirst)', '')}),
     ('9 an older answer', 'hold_late', {
         'go': ('hold.go', 'isOld = isOld || one.asOf < s.newest',
                'isOld = isOld || one.asOf < 0'),

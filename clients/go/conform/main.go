@@ -32,6 +32,8 @@ type command struct {
 	Durable, Beside             bool
 	Reason, Tie, Agent          string
 	Tied                        bool
+	Seal                        string
+	SealTime                    int64 `json:"seal_time"`
 }
 
 type object map[string]any
@@ -43,6 +45,8 @@ var (
 	beside  *hasp.Session // Shares its connection; or nil.
 	locks   = map[string]*hasp.Lock{}
 	waits   = map[string]context.CancelFunc{}
+	// Ends the hooks that hang.
+	unsealed = make(chan struct{})
 )
 
 func say(told object) {
@@ -61,13 +65,33 @@ func monotonicNS() int64 {
 	return ts.Nano()
 }
 
+// hook returns a hook for OnGrant.
+func hook(kind string) func(context.Context, string, int64) error {
+	if kind == "" {
+		return nil
+	}
+	return func(ctx context.Context, name string, token int64) error {
+		if kind == "hang" {
+			say(object{"event": "seal", "name": name, "token": token, "text": ""})
+			<-unsealed
+			return nil
+		}
+		reply, err := session.Ask(ctx, "FENCE.ADMIT", name, fmt.Sprint(token))
+		if err == nil && reply != int64(1) {
+			err = errors.New("stale")
+		}
+		return err
+	}
+}
+
 func lockOf(c *command) *hasp.Lock {
 	mu.Lock()
 	defer mu.Unlock()
 	if locks[c.As] == nil {
 		locks[c.As] = session.NewLocks(c.Names, hasp.LockOptions{
 			Shared: c.Shared, Slots: c.Slots, Value: c.Value, Barge: c.Barge,
-			Hold: ms(c.Hold), Delay: ms(c.Delay), Owner: c.Owner})
+			Hold: ms(c.Hold), Delay: ms(c.Delay), Owner: c.Owner,
+			OnGrant: hook(c.Seal), SealTime: ms(c.SealTime)})
 	}
 	return locks[c.As]
 }
@@ -106,7 +130,7 @@ func run(c *command) (object, error) {
 	ctx, now := context.Background(), monotonicNS()
 	switch c.Do {
 	case "can":
-		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late tie")}, nil
+		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late tie seal")}, nil
 	case "open":
 		options := hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
@@ -147,6 +171,9 @@ func run(c *command) (object, error) {
 			return nil, errors.New("it is tied: untie it")
 		}
 		return object{"session": session.ID(), "secret": session.Secret()}, nil
+	case "unseal":
+		close(unsealed)
+		return object{}, nil
 	case "alive":
 		return object{}, session.Alive()
 	case "ask":
@@ -191,6 +218,9 @@ func run(c *command) (object, error) {
 }
 
 func wordOf(err error) string {
+	if errors.Is(err, hasp.ErrSeal) { // It wraps an error of the hook.
+		return "SEAL"
+	}
 	for kind, word := range map[error]string{hasp.ErrLost: "LOST", hasp.ErrShort: "SHORT",
 		hasp.ErrNotHeld: "NOTHELD", hasp.ErrUnknown: "UNKNOWN",
 		hasp.ErrUnreachable: "UNREACHABLE"} {

@@ -47,10 +47,11 @@ function limitOf(all, from) {
 }
 
 /** The parts of a grant. 'asOf' is the newest state known to contain the hold;
- * 'isOver': the cluster has ended it. */
+ * 'isFirst': its owner did not hold it before; 'isOver': the cluster has ended
+ * it. */
 const partsOf = (names, all) => all.map((told, i) => ({ name: names[i],
   token: told.token, first: told.first, asOf: told.as_of,
-  isOver: told.count === 0 }));
+  isFirst: told.count === 1, isOver: told.count === 0 }));
 
 /** The result of one acquisition. */
 class Grant {

@@ -10,10 +10,11 @@ const { GRANTED, Grant, OVER, STALE, isPart, judgeTold, limitOf, partsOf,
   toldAll } = require('./hold');
 const { MS, holdRemaining, trusted } = require('./lease');
 const { retryPause, sleep } = require('./link');
+const { seal } = require('./seal');
 const { Turn } = require('./turn');
 
 const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge',
-  'timeout'];
+  'timeout', 'onGrant', 'sealTime'];
 const BEHIND_MS = 50; // Between checks for other requests of an owner.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const CANCELLED = new Error('cancelled');
@@ -35,6 +36,10 @@ class Lock {
     if (!this.names.length ||
         this.names.some((name) => typeof name !== 'string' || !name)) {
       throw new TypeError('a lock needs a name, or a list of names');
+    }
+    if (typeof (options.onGrant ?? seal) !== 'function') {
+      throw new TypeError('onGrant: expected a function of the name and the ' +
+        'token');
     }
     this.options = options;
     this.signal = null; // Aborted when the hold can no longer be trusted.
@@ -88,8 +93,13 @@ class Lock {
     const { wait = this.options.timeout ?? Infinity, signal } = howOf(how);
     const until = waitUntil(wait);
     try {
-      return await this.stoppable(this.waits, signal,
-        (stop) => this.acquireOnce(until, stop));
+      return await this.stoppable(this.waits, signal, async (stop) => {
+        const grant = await this.acquireOnce(until, stop);
+        if (grant && this.options.onGrant) {
+          await seal(this, grant, stop);
+        }
+        return Boolean(grant);
+      });
     } catch (error) {
       if (error !== CANCELLED) {
         throw error;
@@ -161,7 +171,10 @@ class Lock {
     if (this.count === 0) {
       throw new HaspError('NOTHELD', `"${this.name}" is not held`);
     }
-    const { grant } = this;
+    await this.releaseGrant(this.grant);
+  }
+
+  async releaseGrant(grant) {
     this.forget(grant);
     const owed = { parts: grant.kept() };
     const isLast = this.count === 0;
@@ -182,6 +195,14 @@ class Lock {
       if (isLast && !this.options.owner) {
         this.gate.leave();
       }
+    }
+  }
+
+  /** Releases an acquisition that no caller received. If that gets no answer, it
+   * continues in the background. */
+  async giveBack(grant) {
+    if (this.grants.includes(grant)) {
+      await this.releaseGrant(grant).catch(() => {});
     }
   }
 
@@ -451,6 +472,7 @@ class Lock {
 
   // --- changes: numbered, and in doubt until the outcome is known ------------
 
+  /** Resolves with the grant, or false. */
   async acquireOnce(until, signal) {
     this.session.check();
     if (!await this.gate.enter(until, signal)) {
@@ -462,8 +484,7 @@ class Lock {
             null) {
           return false;
         }
-        this.confirm();
-        return true;
+        return this.confirm();
       });
     } finally {
       if (this.count === 0 || this.options.owner) {
@@ -472,7 +493,7 @@ class Lock {
     }
   }
 
-  /** Throws if the session has been lost meanwhile. */
+  /** Returns the grant; throws if the session has been lost meanwhile. */
   confirm() {
     try {
       this.session.check();
@@ -481,6 +502,7 @@ class Lock {
       throw error;
     }
     this.look();
+    return this.grant;
   }
 
   words() {

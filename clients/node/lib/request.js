@@ -27,8 +27,8 @@ const ALONE = ['WAIT', 'FOREVER', 'SESSION'];
 
 /** 'code' says what the caller can do: UNREACHABLE (nothing was done), UNKNOWN
  * (the outcome is not known), LOST (the lease cannot be trusted), SHORT (the
- * step does not fit into the lease now), or the cluster's error word: NOTHELD,
- * LIMIT ... */
+ * step does not fit into the lease now), SEAL (onGrant failed or was late, and
+ * the lock was given back), or the cluster's error word: NOTHELD, LIMIT ... */
 class HaspError extends Error {
   constructor(code, text) {
     super(text);

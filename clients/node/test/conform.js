@@ -8,7 +8,7 @@ const { HaspError, Session } = require('..');
 
 const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
   'linger', 'hold', 'freeze', 'note', 'please', 'watch', 'durable',
-  'late', 'tie'];
+  'late', 'tie', 'seal'];
 const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
   'durable', 'reason', 'tie', 'agent'];
 const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
@@ -16,6 +16,10 @@ const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
 let session = null;
 let beside; // Shares its connection.
 let locks = {};
+let unseal; // Ends the hooks that hang.
+const unsealed = new Promise((resolve) => {
+  unseal = resolve;
+});
 
 const say = (told) => process.stdout.write(`${JSON.stringify(told)}\n`);
 const now = () => Number(process.hrtime.bigint());
@@ -25,9 +29,21 @@ const pick = (told, names) => Object.fromEntries(
   names.filter((name) => name in told).map((name) => [name, told[name]]));
 const wait = ({ wait: ms = Infinity }) => ms ?? Infinity;
 
+/** A hook for onGrant. */
+const hook = (kind) => async (name, token) => {
+  if (kind === 'hang') {
+    say({ event: 'seal', name, token, text: '' });
+    await unsealed;
+  } else if (await session.ask('FENCE.ADMIT', name, token) !== 1) {
+    throw new Error('stale');
+  }
+};
+
 /** The lock object by that name; the first command makes it. */
 function lock(told) {
-  locks[told.as] ??= session.lock(told.names, pick(told, LOCK));
+  locks[told.as] ??= session.lock(told.names, { ...pick(told, LOCK),
+    ...('seal' in told ? { onGrant: hook(told.seal) } : {}),
+    ...('seal_time' in told ? { sealTime: told.seal_time } : {}) });
   return locks[told.as];
 }
 
@@ -64,6 +80,11 @@ const commands = {
   async lock(told) {
     const held = await lock(told).acquire(wait(told));
     return { held, tokens: lock(told).tokens };
+  },
+
+  unseal() {
+    unseal();
+    return {};
   },
 
   async release(told) {

@@ -21,6 +21,34 @@ async function holds(session, name) {
 }
 
 const tests = {
+  async 'a seal is stopped with its acquire()'(session, other) {
+    let told;
+    let hang = true;
+    const lock = session.lock('sealed', { async onGrant(name, token, how) {
+      told = { name, token, signal: how.signal };
+      return hang && new Promise(() => {});
+    } });
+    for (const [stop, code] of [[() => lock.cancel(), null],
+      [(how) => how.abort(new Error('given up')), 'given up']]) {
+      const how = new AbortController();
+      told = null;
+      const outcome = lock.acquire({ signal: how.signal }).catch(
+        (error) => error.message);
+      await until(() => told, 'the hook');
+      stop(how);
+      assert.equal(await outcome, code ?? false);
+      assert.ok(told.signal.aborted && told.name === 'sealed');
+      await other.lock('sealed').run(() => {}, 0);
+    }
+    hang = false;
+    await lock.run(({ token }) => assert.equal(told.token, token));
+    const wrong = session.lock('sealed', { onGrant() {
+      throw new RangeError('for the test');
+    } });
+    await assert.rejects(wrong.run(() => {}), ({ code, cause }) =>
+      code === 'SEAL' && cause instanceof RangeError);
+  },
+
   async 'tasks that share a lock exclude each other'(session) {
     const lock = session.lock('shared object');
     let inside = 0;

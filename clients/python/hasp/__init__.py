@@ -12,7 +12,7 @@ hasp.aio has the same for asyncio.
 """
 
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
-                     TimedOut, Unknown, Unreachable)
+                     SealFailed, TimedOut, Unknown, Unreachable)
 from .keeper import Event
 from .lease import State
 from .shared import ReadWriteLock, Semaphore
@@ -22,5 +22,5 @@ from .watch import Change, Leader
 
 __all__ = ['Change', 'Election', 'Event', 'HaspError', 'HeldElection',
            'HeldLock', 'Leader', 'LeaseLost', 'LeaseShort', 'Lock', 'NotHeld',
-           'ReadWriteLock', 'Refused', 'Semaphore', 'Session', 'State',
-           'TimedOut', 'Unknown', 'Unreachable', 'Watch']
+           'ReadWriteLock', 'Refused', 'SealFailed', 'Semaphore', 'Session',
+           'State', 'TimedOut', 'Unknown', 'Unreachable', 'Watch']

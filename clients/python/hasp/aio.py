@@ -8,15 +8,20 @@ is cancelled while it waits for a lock leaves the queue.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, AsyncIterator, List, Optional, cast
 
+from .connection import settle
 from .errors import HaspError, LeaseLost
+from .grant import Belief
 from .hold import Hold
 from .keeper import Event, Keeper
 from .options import CANCEL_ON_LOSS, LOCK, SESSION, explains
 from .request import wait_until
 from .resp import Argument
+from .seal import Seal
 from .shared import ReadWriteLock, Semaphore
 from .watch import Change, Changes, Leader, Leaders, leader_of
 
@@ -113,9 +118,43 @@ class Lock(Hold):
 
     async def acquire(self, blocking: bool = True,
                       timeout: Optional[float] = -1) -> bool:
-        """As hasp.Lock.acquire()."""
-        return bool(await self._acquire(wait_until(
-            blocking, timeout, self.options.get('timeout'))))
+        """As hasp.Lock.acquire(); on_grant can be a coroutine function, which is
+        cancelled at its limit."""
+        grant = await self._acquire(wait_until(
+            blocking, timeout, self.options.get('timeout')))
+        if grant and self.options.get('on_grant'):
+            await self._seal(grant)
+        return bool(grant)
+
+    async def _seal(self, grant: List[Belief]) -> None:
+        """Runs on_grant, in a task if it is a coroutine function: that is
+        cancelled at its limit."""
+        hook = asyncio.ensure_future(self._run_hook(grant))
+        late = asyncio.get_running_loop().create_future()
+        seal = Seal(self, grant, partial(settle, late, True))
+        failure: Optional[BaseException] = None
+        try:
+            seal.arm()
+            await asyncio.wait({hook, late},
+                               return_when=asyncio.FIRST_COMPLETED)
+            if not hook.done():
+                hook.cancel()
+            elif hook.cancelled():
+                failure = asyncio.CancelledError()
+            else:
+                failure = hook.exception()
+        except BaseException:  # The caller's task was cancelled.
+            hook.cancel()
+            self._give_back(grant)
+            raise
+        await seal.end(failure)
+
+    async def _run_hook(self, grant: List[Belief]) -> None:
+        for one in grant:
+            if one.is_first:
+                done = self.options['on_grant'](one.lock, one.token)
+                if inspect.isawaitable(done):
+                    await done
 
     async def release(self) -> None:
         """As hasp.Lock.release()."""

@@ -31,6 +31,11 @@ class TimedOut(HaspError, TimeoutError):
     """The lock was not granted within its timeout; raised on entry to `with`."""
 
 
+class SealFailed(HaspError):
+    """The hook of on_grant failed or took too long, so the lock was given back.
+    __cause__ is the exception of the hook."""
+
+
 class LeaseLost(HaspError):
     """The lease cannot be trusted: stop using what the lock protects."""
 

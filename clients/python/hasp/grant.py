@@ -64,6 +64,7 @@ class Belief:
         self.hold = hold
         self.lock, self.owner = told.lock, told.owner
         self.first, self.token = told.first, told.token
+        self.is_first = told.count == 1  # Not acquired again by its owner.
         self.as_of = told.as_of  # The newest state known to contain it.
         self.is_over = False  # The cluster has ended the hold.
         self.is_late = False  # Its limit is over by the clock.

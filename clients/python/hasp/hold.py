@@ -9,8 +9,8 @@ import asyncio
 import os
 import time
 from collections import deque
-from typing import (TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Optional,
-                    Tuple, TypedDict)
+from typing import (TYPE_CHECKING, Any, Callable, Deque, Dict, Iterable, List,
+                    Optional, Tuple, TypedDict)
 
 from .connection import settle
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 BEHIND = 0.05  # Seconds between checks for other requests of an owner.
 
+# Options that are no words of a request.
+OURS = ('owner', 'timeout', 'on_grant', 'seal_time')
+
 # Requests that undo a change whose caller had left before its outcome.
 UNDO = {'ACQUIRE': 'RELEASE', 'EXCLUSIVE': 'CONVERT SHARED'}
 
@@ -41,6 +44,8 @@ class Options(TypedDict, total=False):
     barge: bool  # Skips the queue; holders are not affected.
     owner: str  # The same owner can acquire again, and must release as often.
     timeout: float  # Default for acquire() and `with`.
+    on_grant: Callable[[str, int], Any]  # Seals the resource at the token.
+    seal_time: float  # Limit of on_grant; default: the lease.
 
 
 class Gate:
@@ -93,6 +98,9 @@ class Hold:
                             'of ' + ', '.join(Options.__annotations__))
         if not names or not all(isinstance(name, str) for name in names):
             raise TypeError('a lock needs a name, or several: lock("a", "b")')
+        if not callable(options.get('on_grant', print)):
+            raise TypeError('on_grant: expected a function of the name and the '
+                            'token')
         slots = options.get('slots')
         if slots is not None and slots < 1:
             raise ValueError(f'slots={slots}: expected 1 or more; omit slots '
@@ -149,12 +157,13 @@ class Hold:
         return to_seconds(self._remaining())
 
     def _remaining(self) -> int:
-        left = self.session._remaining()
         grants = self._grants[-1:]
-        if not grants:
-            return 0
+        return self._remaining_of(grants[0]) if grants else 0
+
+    def _remaining_of(self, grant: List[Belief]) -> int:
+        left = self.session._remaining()
         now = read_clock()
-        limits = [one.left(now) for one in grants[0]]
+        limits = [one.left(now) for one in grant]
         return min([left, *(one for one in limits if one is not None)])
 
     def guard(self, need: float = 0.0) -> None:
@@ -443,7 +452,7 @@ class Hold:
     def _words(self) -> List[Argument]:
         words: List[Argument] = []
         for name, value in self.options.items():
-            if name not in ('owner', 'timeout') and value:
+            if name not in OURS and value:
                 words.append(name.upper())
                 if name in ('delay', 'hold'):
                     words.append(_to_ms(value))  # type: ignore[arg-type]

@@ -18,7 +18,12 @@ delay: how long the lock stays closed after its holder died.
 hold: maximum duration of a hold; it ends then in any case.
 barge: True: skips the queue; holders are not affected.
 owner: the same owner can acquire again, and must release as often.
-timeout: default timeout of acquire() and `with`."""
+timeout: default timeout of acquire() and `with`.
+on_grant: called with each name and its token before the lock is reported as
+    acquired, to close the resource to earlier holders. If it raises, or takes
+    longer than seal_time, the lock is given back: SealFailed. Not called when
+    the owner acquires the lock again, nor by convert().
+seal_time: limit of on_grant; default: as long as the lease can be trusted."""
 
 CANCEL_ON_LOSS = """
 cancel_on_loss: True: the task in `async with` is cancelled as soon as the

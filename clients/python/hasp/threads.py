@@ -22,6 +22,7 @@ from .keeper import Event, Keeper
 from .options import LOCK, SESSION, explains
 from .request import wait_until
 from .resp import Argument
+from .seal import Seal
 from .watch import Change, Changes, Leader, Leaders, leader_of
 
 if TYPE_CHECKING:
@@ -208,7 +209,8 @@ class Lock(Hold):
         """Waits in line for up to 'timeout' seconds, -1: without limit. With
         blocking=False it only tries. Returns False if the lock was not granted;
         its place in the queue is given up then. Raises LeaseLost if the session
-        is lost, Unreachable or Unknown if no node answers."""
+        is lost, Unreachable or Unknown if no node answers, SealFailed if on_grant,
+        which this thread runs, fails or takes too long."""
         return self._acquire_in(None, blocking, timeout)
 
     def _acquire_in(self, block: Optional[Block], blocking: bool = True,
@@ -221,7 +223,10 @@ class Lock(Hold):
             block.call = call
         session._check_process()
         try:
-            return bool(session._loop.run(call))
+            grant = session._loop.run(call)
+            if grant and self.options.get('on_grant'):
+                self._seal(grant)
+            return bool(grant)
         except Cancelled:
             session._check()
             return False
@@ -235,6 +240,19 @@ class Lock(Hold):
             self._left(call)
             call.wait_until_left()  # Then nothing trusts it.
             raise
+
+    def _seal(self, grant: List[Belief]) -> None:
+        """Runs on_grant in this thread, and its limit in the loop."""
+        seal = Seal(self, grant)
+        failure: Optional[Exception] = None
+        self.session._loop.post(seal.arm)
+        try:
+            for one in seal.beliefs:
+                self.options['on_grant'](one.lock, one.token)
+        except Exception as error:
+            failure = error
+        self.session._run(partial(seal.end, failure),
+                          when_left=When.CARRIED_OUT)
 
     def cancel(self) -> bool:
         """Makes acquire() in other threads return False. True if there was one.

@@ -13,12 +13,13 @@ import hasp  # noqa: E402
 
 FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger',
             'hold', 'note', 'please', 'watch', 'durable', 'late',
-            'tie']
+            'tie', 'seal']
 SESSION_SECONDS = ('ttl', 'linger', 'timeout', 'alive')
 LOCK_SECONDS = ('hold', 'delay')
 OPTIONS = ('shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge')
 WORDS = {hasp.LeaseShort: 'SHORT', hasp.LeaseLost: 'LOST', hasp.NotHeld: 'NOTHELD',
-         hasp.Unreachable: 'UNREACHABLE', hasp.Unknown: 'UNKNOWN'}
+         hasp.Unreachable: 'UNREACHABLE',
+         hasp.SealFailed: 'SEAL', hasp.Unknown: 'UNKNOWN'}
 
 
 def in_ns(seconds):
@@ -31,6 +32,7 @@ class Program:
         self.session = None
         self.beside = None  # It shares the connection.
         self.locks = {}
+        self.unsealed = threading.Event()  # Ends the hooks that hang.
         self.output = threading.Lock()
 
     def say(self, **told):
@@ -46,8 +48,27 @@ class Program:
             options = {key: told[key] for key in OPTIONS if key in told}
             for key in LOCK_SECONDS:
                 options[key] = options.get(key, 0) / 1000
+            if 'seal' in told:
+                options['on_grant'] = self.seal(told['seal'])
+            if 'seal_time' in told:
+                options['seal_time'] = told['seal_time'] / 1000
             self.locks[told['as']] = self.session.lock(*told['names'], **options)
         return self.locks[told['as']]
+
+    def seal(self, kind):
+        """A hook for on_grant."""
+        def hook(name, token):
+            if kind == 'hang':
+                self.say(event='seal', name=name, token=token, text='')
+                self.unsealed.wait(60)
+            elif self.session.ask('FENCE.ADMIT', name, token) != 1:
+                raise ValueError('stale')
+
+        return hook
+
+    def do_unseal(self, _):
+        self.unsealed.set()
+        return {}
 
     def do_can(self, _):
         return {'features': FEATURES}

@@ -65,6 +65,79 @@ def queue_of(session, name):
     return session.ask('LOCK.SHOW', name)['queue']
 
 
+# --- on_grant ---------------------------------------------------------------
+
+
+def is_free(session, name):
+    return session.ask('LOCK.SHOW', name)['holders'] == []
+
+
+def test_a_seal_that_is_interrupted_gives_the_lock_back(session, other):
+    def hook(name, token):
+        raise KeyboardInterrupt
+
+    lock = session.lock('sealed', on_grant=hook)
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    assert lock.token is None
+    wait_until(lambda: is_free(other, 'sealed'), 10, 'the release')
+    with pytest.raises(KeyboardInterrupt), lock:
+        pass
+    wait_until(lambda: is_free(other, 'sealed'), 10, 'the release')
+
+
+def test_a_block_begins_after_its_seal(session, other):
+    told = []
+    lock = session.lock('sealed', on_grant=lambda *grant: told.append(grant))
+    with lock:
+        assert told == [('sealed', lock.token)]
+    told.clear()
+    leader = hasp.Election(session, 'sealed', value='me',
+                           on_grant=lambda *grant: 1 / 0)
+    with pytest.raises(hasp.SealFailed, match='division') as found, leader:
+        told.append('inside')
+    assert isinstance(found.value.__cause__, ZeroDivisionError)
+    assert not told and is_free(other, 'sealed')
+    with pytest.raises(TypeError, match='on_grant'):
+        session.lock('sealed', on_grant='seal.sh')
+
+
+def test_asyncio_cancels_a_seal_at_its_limit(nodes, other):
+    """And with the task that waits for the lock."""
+    async def run():
+        entered = []
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        async def hang(name, token):
+            began.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+
+        async with hasp.aio.Session(nodes) as session:
+            lock = session.lock('sealed', on_grant=hang, seal_time=0.2)
+            with pytest.raises(hasp.SealFailed, match='longer than 0.200 s'):
+                async with lock:
+                    entered.append('inside')
+            await asyncio.wait_for(ended.wait(), 10)
+            assert lock.token is None and not entered
+            began.clear()
+            task = asyncio.ensure_future(
+                session.lock('sealed', on_grant=hang).acquire())
+            await asyncio.wait_for(began.wait(), 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            told = []
+            async with session.lock(  # A function that is no coroutine.
+                    'sealed', on_grant=lambda *grant: told.append(grant)) as held:
+                assert told == [('sealed', held.token)]
+
+    asyncio.run(run())
+    assert is_free(other, 'sealed')
+
+
 # --- as threading.Lock ----------------------------------------------------
 
 

@@ -22,6 +22,7 @@ final class Grant {
     static final class Part {
         final String name;
         final long first;
+        final boolean isFirst; // Its owner did not hold it before.
         long token;
         long asOf; // The newest state known to contain it.
         boolean isOver; // The cluster has ended it.
@@ -31,6 +32,7 @@ final class Grant {
             first = told.first;
             token = told.token;
             asOf = told.asOf;
+            isFirst = told.count == 1;
             isOver = told.count == 0;
         }
     }
@@ -80,11 +82,30 @@ final class Grant {
             return part.name.equals(lock) && first <= part.token
                 && part.token <= token;
         }
+
+        /** Likewise, of a page of the list of all holds. */
+        boolean confirms(Part part) {
+            if (is(part)) {
+                part.asOf = Math.max(part.asOf, asOf);
+            }
+            return is(part);
+        }
     }
 
     /** The result of a request for a lock. STALE: the request must be sent
      * again, under its number. */
     enum Verdict { GRANTED, OVER, STALE }
+
+    /** Judges the answer to the request sent then; 'isAgain': an earlier answer
+     * was stale. */
+    interface Take {
+        Verdict take(List<Told> all, Reading sent, boolean isAgain);
+    }
+
+    /** Sends a request, and returns its answer. */
+    interface Asking {
+        Object ask() throws InterruptedException;
+    }
 
     final List<Part> parts = new ArrayList<>();
     boolean isShared;

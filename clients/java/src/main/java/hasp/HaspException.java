@@ -15,6 +15,9 @@ public final class HaspException extends RuntimeException {
         LOST,
         /** The lock is held, but the step might not end within the lease. */
         SHORT,
+        /** onGrant failed or took too long, so the lock was given back. The cause
+         * is the exception of the hook. */
+        SEAL,
         /** The lock is not held, or no longer held: the last steps might have run
          * without it. */
         NOT_HELD,

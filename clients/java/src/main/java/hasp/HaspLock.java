@@ -34,15 +34,14 @@ import java.util.stream.Stream;
  * {@link Options#owner}. And it can be lost: see {@link #guard}.
  *
  * <p>Methods that wait throw {@link HaspException}: LOST (the session is lost),
- * UNREACHABLE, REFUSED (DEADLOCK, LIMIT ...), UNKNOWN (a grant that arrives later
+ * UNREACHABLE, REFUSED (DEADLOCK, LIMIT ...), SEAL (onGrant failed), UNKNOWN (a grant that arrives later
  * is released in the background; until then the next call on this lock waits).
  */
 public final class HaspLock implements Lock {
     /** How often a wait is requested again: the push that ends it might be
      * lost. */
     private static final long SILENCE = 15_000 * Time.MS;
-    // Extra time for the push.
-    private static final long GRACE = 1000 * Time.MS;
+    private static final long GRACE = 1000 * Time.MS; // For the push.
 
     /** Options of a lock. The default is an exclusive lock. */
     public static final class Options {
@@ -50,6 +49,8 @@ public final class HaspLock implements Lock {
         private boolean isShared;
         private String owner = "";
         private long holdMs; // For messages.
+        private Seal seal;
+        private long sealTime; // Nanoseconds; 0: the lease.
 
         private List<String> all() {
             List<String> found = new ArrayList<>(words);
@@ -92,6 +93,22 @@ public final class HaspLock implements Lock {
         /** Skips the queue; holders are not affected. */
         public Options barge() {
             return with("BARGE");
+        }
+
+        /** Called with each name and its token before the lock is reported as
+         * acquired, by the same thread, to close the resource to earlier holders.
+         * If it throws, or takes longer than {@link #sealTime}, the lock is given
+         * back: SEAL. Not called when the owner acquires the lock again, nor by
+         * upgrade(). */
+        public Options onGrant(Seal hook) {
+            seal = hook;
+            return this;
+        }
+
+        /** Limit of onGrant; default: as long as the lease can be trusted. */
+        public Options sealTime(Duration limit) {
+            sealTime = Time.nanos(limit);
+            return this;
         }
 
         /** Makes the lock reentrant: its holder under this tag can acquire it
@@ -166,7 +183,7 @@ public final class HaspLock implements Lock {
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
-        return acquire(until(wait), true);
+        return acquire(Time.until(wait), true);
     }
 
     /** Releases the newest hold. Trust in it ends before the request is sent.
@@ -176,12 +193,33 @@ public final class HaspLock implements Lock {
     @Override
     public void unlock() {
         Grant grant;
-        List<Grant.Part> kept;
         synchronized (this) {
             grant = grants.poll(); // First: trust ends before it is sent.
-            if (grant == null) {
-                throw new HaspException(Reason.NOT_HELD, names + " is not held");
+        }
+        if (grant == null) {
+            throw new HaspException(Reason.NOT_HELD, names + " is not held");
+        }
+        release(grant);
+    }
+
+    /** Releases a grant that no caller received. Without an answer the session
+     * keeps trying in the background. */
+    void giveBack(Grant grant) {
+        synchronized (this) {
+            if (!grants.remove(grant)) {
+                return;
             }
+        }
+        try {
+            release(grant);
+        } catch (HaspException e) {
+            // It will be released, or is lost.
+        }
+    }
+
+    private void release(Grant grant) {
+        List<Grant.Part> kept;
+        synchronized (this) {
             kept = grant.kept();
         }
         boolean isLast = forget(grant);
@@ -225,7 +263,7 @@ public final class HaspLock implements Lock {
      * (DEADLOCK). */
     public boolean upgrade(Duration wait) throws InterruptedException {
         mayConvert();
-        long until = until(wait);
+        long until = Time.until(wait);
         Change change = claim(until, true, "CONVERT", converting("EXCLUSIVE"));
         Verdict verdict = change == null ? null : change.grant(until, true,
             (all, sent, isAgain) -> converted(all.get(0), sent, isAgain));
@@ -481,13 +519,6 @@ public final class HaspLock implements Lock {
         return tokens;
     }
 
-    private static boolean confirms(Told told, Grant.Part part) {
-        if (told.is(part)) {
-            part.asOf = Math.max(part.asOf, told.asOf());
-        }
-        return told.is(part);
-    }
-
     /** Ends the holds that are missing in the list, except those granted after
      * the last dropped notice; adds their names and tokens. */
     void endUnlisted(Map<String, List<Told>> all, long dropped,
@@ -495,7 +526,7 @@ public final class HaspLock implements Lock {
         for (String name : names) {
             endWhere(owner, part -> part.name.equals(name) && part.asOf < dropped
                 && all.getOrDefault(name, List.of()).stream().noneMatch(one ->
-                    one.owner().equals(owner) && confirms(one, part)))
+                    one.owner().equals(owner) && one.confirms(part)))
                 .forEach(token -> ended.add(List.of(name, token)));
         }
     }
@@ -575,10 +606,6 @@ public final class HaspLock implements Lock {
 
     // --- acquiring -------------------------------------------------------------
 
-    private static long until(Duration wait) {
-        return wait.isNegative() || wait.isZero() ? 0 : Time.in(Time.nanos(wait));
-    }
-
     /** 'until' is the end of the wait; 0: only tries. */
     private boolean acquire(long until, boolean mayInterrupt)
             throws InterruptedException {
@@ -609,7 +636,25 @@ public final class HaspLock implements Lock {
             session.check();
         }
         believe();
+        if (options.seal != null) {
+            new Sealing(this, session, options.sealTime).run(options.seal);
+        }
         return true;
+    }
+
+    /** True if the cluster has ended the grant, or another thread has released
+     * it; a late hook has given it back. */
+    synchronized boolean isLost(Grant grant, boolean isLate) {
+        return grant == null || grant.isOver || !isLate && !grants.contains(grant);
+    }
+
+    synchronized Grant newest() {
+        return grants.peek();
+    }
+
+    @Override
+    public String toString() {
+        return names.toString();
     }
 
     private synchronized boolean isReentrant() {
@@ -728,7 +773,7 @@ public final class HaspLock implements Lock {
         /** Repeats the request until 'take' accepts or rejects the answer: an
          * answer that is older than the known state is requested again, under
          * its number. Null: nothing was granted. */
-        Verdict grant(long until, boolean mayInterrupt, Take take)
+        Verdict grant(long until, boolean mayInterrupt, Grant.Take take)
                 throws InterruptedException {
             var found = new Verdict[1];
             make(() -> {
@@ -766,7 +811,7 @@ public final class HaspLock implements Lock {
             return make(() -> ask(until, mayInterrupt));
         }
 
-        private Object make(Asking asking) throws InterruptedException {
+        private Object make(Grant.Asking asking) throws InterruptedException {
             Object reply = null;
             isOpen = true;
             try {
@@ -951,15 +996,5 @@ public final class HaspLock implements Lock {
             return new Change("CONVERT", "SHARED", "TOKEN",
                 Long.toString(now.token()), "FULL");
         }
-    }
-
-    /** Judges the answer to the request sent then; 'isAgain': an earlier answer
-     * was stale. */
-    private interface Take {
-        Verdict take(List<Told> all, Reading sent, boolean isAgain);
-    }
-
-    private interface Asking {
-        Object ask() throws InterruptedException;
     }
 }

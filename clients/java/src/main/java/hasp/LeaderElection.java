@@ -33,6 +33,11 @@ public final class LeaderElection implements Runnable {
          * begins later each time. */
         void lead(HaspLock lock) throws InterruptedException;
 
+        /** Seals the resource before lead() is called: see {@link
+         * HaspLock.Options#onGrant}. If it throws, failed() gets the error, and
+         * the next campaign begins later each time. */
+        default void onGrant(String name, long token) throws Exception {}
+
         /** Called when the leadership has ended: lead() has returned. */
         default void stopped() {}
 
@@ -93,9 +98,12 @@ public final class LeaderElection implements Runnable {
         Watch watch = null;
         try {
             watch = session.watch(name, change -> news.release());
-            HaspLock lock = session.lock(name, new HaspLock.Options().value(value));
+            HaspLock lock = session.lock(name, new HaspLock.Options().value(value)
+                .onGrant(listener::onGrant));
             for (;;) {
-                lock.lockInterruptibly();
+                if (!campaign(lock)) {
+                    continue;
+                }
                 long began = System.nanoTime();
                 if (lead(lock)) {
                     backOff = after(backOff, Duration.ofNanos(System.nanoTime() - began));
@@ -107,6 +115,23 @@ public final class LeaderElection implements Runnable {
             if (watch != null) {
                 watch.close();
             }
+        }
+    }
+
+    /** False: the leadership could not be sealed, and the next campaign may
+     * begin. */
+    private boolean campaign(HaspLock lock) throws InterruptedException {
+        try {
+            lock.lockInterruptibly();
+            return true;
+        } catch (HaspException e) {
+            if (e.reason() != Reason.SEAL) {
+                throw e;
+            }
+            listener.failed(e);
+            backOff = after(backOff, Duration.ZERO);
+            pause(backOff);
+            return false;
         }
     }
 

@@ -31,6 +31,11 @@ final class Time {
         return at > FOREVER - nanos ? FOREVER : at + nanos;
     }
 
+    /** The end of a wait; 0: it does not wait. */
+    static long until(Duration wait) {
+        return wait.isNegative() || wait.isZero() ? 0 : in(nanos(wait));
+    }
+
     static long left(long until) {
         return until == FOREVER ? FOREVER : until - now();
     }

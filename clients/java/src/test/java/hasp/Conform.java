@@ -16,9 +16,11 @@ import java.util.concurrent.CountDownLatch;
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
         "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
-        "watch", "durable", "late", "tie");
+        "watch", "durable", "late", "tie", "seal");
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
+    /** Ends the hooks that hang. */
+    private static final CountDownLatch UNSEALED = new CountDownLatch(1);
     private static volatile Session session;
     private static volatile Session beside; // Shares its connection; or null.
 
@@ -81,6 +83,19 @@ public final class Conform {
         return Session.open(options);
     }
 
+    private static Seal hook(String kind) {
+        return (name, token) -> {
+            if (kind.equals("hang")) {
+                say(Map.of("event", "seal", "name", name, "token", token,
+                    "text", ""));
+                UNSEALED.await();
+            } else if (!Long.valueOf(1).equals(session.ask("FENCE.ADMIT", name,
+                    Long.toString(token)))) {
+                throw new IllegalStateException("stale");
+            }
+        };
+    }
+
     private static HaspLock lock(Command c) {
         return LOCKS.computeIfAbsent(c.text("as"), as -> {
             var options = new HaspLock.Options();
@@ -105,6 +120,10 @@ public final class Conform {
             if (!c.text("owner").isEmpty()) {
                 options.owner(c.text("owner"));
             }
+            if (!c.text("seal").isEmpty()) {
+                options.onGrant(hook(c.text("seal")));
+            }
+            options.sealTime(c.ms("seal_time"));
             return session.lock(c.texts("names"), options);
         });
     }
@@ -158,6 +177,9 @@ public final class Conform {
                     session.untie();
                 }
                 return Map.of("session", session.id(), "secret", session.secret());
+            case "unseal":
+                UNSEALED.countDown();
+                return Map.of();
             case "alive":
                 session.alive();
                 return Map.of();

@@ -655,6 +655,60 @@ public final class LinkTests {
         }
     }
 
+    /** An election whose resource cannot be sealed does not lead, reports why, and
+     * campaigns again. */
+    private static void sealedFirst() throws Exception {
+        var tries = new AtomicInteger();
+        var leads = new ConcurrentLinkedQueue<Integer>();
+        var told = new ConcurrentLinkedQueue<HaspException>();
+        try (Fake fake = new Fake((line, words) -> USUAL)) {
+            Thread runner = election(fake, new LeaderElection.Listener() {
+                @Override
+                public void onGrant(String name, long token) throws Exception {
+                    if (tries.incrementAndGet() < 3) {
+                        throw new java.io.IOException("no storage");
+                    }
+                }
+
+                @Override
+                public void lead(HaspLock lock) throws InterruptedException {
+                    leads.add(tries.get());
+                    new CompletableFuture<Void>().join();
+                }
+
+                @Override
+                public void failed(HaspException error) {
+                    told.add(error);
+                }
+            }, new ConcurrentLinkedQueue<>());
+            eventually(() -> !leads.isEmpty(), "it never leads");
+            runner.interrupt();
+            check(leads.peek() == 3 && told.size() == 2
+                && told.peek().reason() == HaspException.Reason.SEAL
+                && told.peek().getCause() instanceof java.io.IOException
+                && fake.times("1 LOCK.RELEASE") == 2, told);
+        }
+    }
+
+    /** A hook that throws an error leaves no lock, nor does one that waits for
+     * ever: the lock is given back at its limit. */
+    private static void unsealed() throws Exception {
+        try (Fake fake = new Fake((line, words) -> USUAL)) {
+            Session session = fake.open();
+            HaspLock lock = session.lock("a", new HaspLock.Options().onGrant(
+                (name, token) -> {
+                    throw new AssertionError("for the test");
+                }));
+            try {
+                lock.lock();
+                check(false, "it was sealed");
+            } catch (AssertionError e) {
+                check(e.getMessage().equals("for the test") && lock.token() == 0, e);
+            }
+            check(fake.times("1 LOCK.RELEASE") == 1, fake.asked);
+        }
+    }
+
     /** Work that waits for the end of a hold holds no heartbeats up. */
     private static void slowToHear() throws Exception {
         try (Fake fake = new Fake((line, words) ->
@@ -818,6 +872,8 @@ public final class LinkTests {
         lostAndInterrupted();
         elected();
         leaders();
+        sealedFirst();
+        unsealed();
         slowToHear();
         notHeld();
         shared();
