@@ -53,8 +53,8 @@ void vote_file_close(struct vote_file *file);
 /* Durable on return, with one flush. Returns 0 or an errno. */
 MUST_CHECK int vote_file_save(struct vote_file *file, uint64_t term,
                               uint64_t voted_for);
-/* True unless the file holds nothing but what vote_file_create() has written,
- * or cannot be read, or is not there. */
+/* False if the file is missing, or holds only what vote_file_create() has
+ * written. A file that cannot be read counts as used. */
 bool vote_file_is_used(int folder_fd);
 
 #endif /* HASP_STORAGE_VOTE_FILE_H */

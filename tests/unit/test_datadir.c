@@ -369,6 +369,50 @@ static off_t vote_place(struct fixture *f, uint64_t term)
     return place;
 }
 
+/* No later save needs room on the disk: all four places exist from the start.
+ */
+static void a_new_vote_file_has_all_its_places(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t votes[VOTE_FILE_SIZE];
+    read_votes(f, votes);
+    for (int i = 0; i < 4; i++) {
+        assert_memory_equal(votes + (ptrdiff_t)i * VOTE_PLACE, "haspvote", 8);
+    }
+}
+
+/* A start writes the newest vote again, into its own places: until that is
+ * flushed, the previous save can be the only one on the disk. */
+static void a_start_does_not_write_over_the_previous_vote(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t before[VOTE_FILE_SIZE], after[VOTE_FILE_SIZE];
+    for (uint64_t term = 1; term <= 4; term++) {
+        assert_int_equal(datadir_save_vote(f->datadir, term, 1), 0);
+        read_votes(f, before);
+        open_again(f);
+        assert_vote(f, term, 1);
+        read_votes(f, after);
+        assert_memory_equal(before, after, sizeof before);
+    }
+}
+
+/* If a lost identity leaves a vote that cannot be read, it is unknown whether
+ * this node has voted. */
+static void an_unreadable_vote_does_not_make_a_new_node(void **state)
+{
+    struct fixture *f = *state;
+    char path[160];
+    snprintf(path, sizeof path, "%s/vote", f->path);
+    remove_at(f, "vote");
+    assert_int_equal(mkdir(path, 0700), 0); /* It opens; reading it fails. */
+    remove_at(f, "identity");
+    assert_int_equal(open_fails(f, NODE), HASP_ECORRUPT);
+    remove_at(f, "vote");
+    assert_int_equal(symlink("vote", path), 0); /* It cannot be opened. */
+    assert_int_equal(open_fails(f, NODE), HASP_ECORRUPT);
+}
+
 /* A save writes two of the four places, which need not reach the disk in
  * order. */
 static void a_save_cut_at_any_byte_gives_the_old_or_the_new_vote(void **state)
@@ -528,6 +572,9 @@ int main(void)
         TEST(a_birth_cut_short_is_begun_again),
         TEST(the_vote_is_zero_at_first_and_then_kept),
         TEST(a_vote_may_be_saved_before_one_is_loaded),
+        TEST(a_new_vote_file_has_all_its_places),
+        TEST(a_start_does_not_write_over_the_previous_vote),
+        TEST(an_unreadable_vote_does_not_make_a_new_node),
         TEST(a_save_cut_at_any_byte_gives_the_old_or_the_new_vote),
         TEST(one_rotten_vote_record_does_not_bring_an_old_vote_back),
         TEST(a_lost_vote_is_refused),

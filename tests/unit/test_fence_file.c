@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,11 +28,75 @@
 
 static atomic_int flush_count;
 
-/* Replaces that of the C library. */
+/* What a power cut would leave: of the newest flushed file its bytes, and the
+ * file that had the name when the folder was flushed. */
+static struct {
+    char path[80]; /* The watched name; "": none is watched. */
+    ino_t named;   /* 0: the name does not exist. */
+    ino_t inode;
+    uint8_t bytes[FENCE_FILE_SIZE];
+} disk;
+static bool flushes_fail;
+/* Called once, before the next fsync(). */
+static void (*before_flush)(void);
+
+static void disk_note(int fd)
+{
+    struct stat info, file;
+    assert_int_equal(fstat(fd, &info), 0);
+    if (S_ISDIR(info.st_mode)) {
+        disk.named = stat(disk.path, &file) == 0 ? file.st_ino : 0;
+    } else {
+        memset(disk.bytes, 0, sizeof disk.bytes);
+        disk.inode = info.st_ino;
+        assert_true(pread(fd, disk.bytes, sizeof disk.bytes, 0) >= 0);
+    }
+}
+
+static int flush(int fd, long call)
+{
+    if (flushes_fail) {
+        errno = EIO;
+        return -1;
+    }
+    if (disk.path[0] != '\0') {
+        disk_note(fd);
+    }
+    return (int)syscall(call, fd);
+}
+
+/* Both replace those of the C library. */
 int fdatasync(int fd)
 {
     atomic_fetch_add(&flush_count, 1);
-    return (int)syscall(SYS_fdatasync, fd);
+    return flush(fd, SYS_fdatasync);
+}
+
+int fsync(int fd)
+{
+    void (*call)(void) = before_flush;
+    before_flush = NULL;
+    if (call != NULL) {
+        call();
+    }
+    return flush(fd, SYS_fsync);
+}
+
+/* The mark after a power cut now; UINT64_MAX: the fence does not exist, or is
+ * damaged. */
+static uint64_t mark_after_power_cut(void)
+{
+    struct fence_slot slot, newest = {.mark = UINT64_MAX};
+    bool is_found = false;
+    for (size_t at = 0; at < FENCE_FILE_SIZE; at += FENCE_SLOT_SIZE) {
+        if (disk.named != 0 && disk.named == disk.inode &&
+            fence_slot_decode(disk.bytes + at, &slot) == 0 &&
+            (!is_found || slot.sequence > newest.sequence)) {
+            newest = slot;
+            is_found = true;
+        }
+    }
+    return newest.mark;
 }
 
 struct fixture {
@@ -206,6 +272,78 @@ static void every_bit_of_a_slot_is_guarded(void **state)
     }
 }
 
+/* Starts with no file, and watches its name. */
+static void begin_anew(struct fixture *f)
+{
+    hasp_fence_close(f->fence);
+    f->fence = NULL;
+    assert_int_equal(unlink(f->path), 0);
+    memset(&disk, 0, sizeof disk);
+    snprintf(disk.path, sizeof disk.path, "%s", f->path);
+}
+
+/* A token counts only when its mark, and the name of the file, survive a power
+ * cut. */
+static void a_power_cut_takes_no_mark_back(void **state)
+{
+    static const uint64_t tokens[] = {1, 2, 2, 7, 90, 91};
+    struct fixture *f = *state;
+    begin_anew(f);
+    assert_int_equal(hasp_fence_open(f->path, &f->fence), 0);
+    assert_int_equal(mark_after_power_cut(), 0);
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+        assert_int_equal(hasp_fence_enter(f->fence, tokens[i]), 0);
+        assert_int_equal(mark_after_power_cut(), tokens[i]);
+        hasp_fence_leave(f->fence);
+    }
+    disk.path[0] = '\0';
+}
+
+/* After a failed flush it is unknown what the disk has, and the next flush can
+ * succeed without writing anything. */
+static void after_a_failed_flush_nothing_is_admitted(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hasp_fence_admit(f->fence, 5), 0);
+    flushes_fail = true;
+    assert_int_equal(hasp_fence_admit(f->fence, 6), HASP_EIO);
+    flushes_fail = false;
+    assert_int_equal(hasp_fence_admit(f->fence, 6), HASP_EIO);
+    assert_int_equal(hasp_fence_admit(f->fence, 7), HASP_EIO);
+    reopen(f);
+    assert_int_equal(hasp_fence_admit(f->fence, 7), 0);
+}
+
+static void a_new_file_that_cannot_be_flushed_is_not_opened(void **state)
+{
+    struct fixture *f = *state;
+    begin_anew(f);
+    disk.path[0] = '\0';
+    flushes_fail = true;
+    assert_int_equal(hasp_fence_open(f->path, &f->fence), HASP_EIO);
+    flushes_fail = false;
+    assert_int_equal(hasp_fence_open(f->path, &f->fence), 0);
+}
+
+static void another_process_makes_it(void)
+{
+    struct hasp_fence *fence;
+    assert_int_equal(hasp_fence_open(disk.path, &fence), 0);
+    assert_int_equal(hasp_fence_admit(fence, 50), 0);
+    hasp_fence_close(fence);
+}
+
+static void the_file_of_a_faster_process_stays(void **state)
+{
+    struct fixture *f = *state;
+    begin_anew(f);
+    before_flush = another_process_makes_it;
+    assert_int_equal(hasp_fence_open(f->path, &f->fence), 0);
+    assert_int_equal(mark_of(f->fence), 50);
+    assert_int_equal(hasp_fence_admit(f->fence, 49), HASP_ESTALE);
+    disk.path[0] = '\0';
+}
+
 /* A failed write is refused, and so are all later ones, since it is unknown
  * what reached the disk. */
 static void after_a_failed_write_nothing_is_admitted(void **state)
@@ -373,6 +511,10 @@ int main(void)
         CASE(a_torn_write_leaves_the_mark_before),
         CASE(a_damaged_or_foreign_file_is_refused),
         CASE(every_bit_of_a_slot_is_guarded),
+        CASE(a_power_cut_takes_no_mark_back),
+        CASE(after_a_failed_flush_nothing_is_admitted),
+        CASE(a_new_file_that_cannot_be_flushed_is_not_opened),
+        CASE(the_file_of_a_faster_process_stays),
         CASE(after_a_failed_write_nothing_is_admitted),
         CASE(a_child_must_open_its_own),
         CASE(misuse_of_enter_and_leave_does_no_harm),

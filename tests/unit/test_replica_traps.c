@@ -85,9 +85,11 @@ static void the_commit_index_never_goes_back(void **state)
     persist(&lone, 2, 5);
     assert_int_equal(replica_commit_index(lone.replica), 5);
     /* A window that is full, or a retry: it ends below what is committed. */
-    assert_int_equal(append(&lone, 2, 1, 1, 9), 0);
-    assert_int_equal(replica_commit_index(lone.replica), 5);
-    assert_int_equal(sent(&lone, 0).append_result.rejected_index, 0);
+    for (uint32_t count = 0; count < 4; count++) {
+        assert_int_equal(append(&lone, 2, 1, count, 9), 0);
+        assert_int_equal(replica_commit_index(lone.replica), 5);
+        assert_int_equal(sent(&lone, 0).append_result.rejected_index, 0);
+    }
     done(&lone);
 }
 
@@ -440,6 +442,114 @@ static void a_standby_votes_for_who_has_promoted_it(void **state)
     done(&lone);
 }
 
+/* A standby of a cluster with one voter, member 2, at the start of term 6. */
+static struct message stand_by(struct lone *lone)
+{
+    struct replica_members members;
+    struct message vote = {.kind = MESSAGE_VOTE, .term = 6};
+    *lone = (struct lone){0};
+    make_members(&members, 2, 0);
+    members.member[0].role = MEMBER_STANDBY;
+    add_entry(lone, 1, &members);
+    begin(lone, 6, 0);
+    vote.vote.candidate = 2;
+    vote.vote.last_index = 30;
+    vote.vote.last_term = 5;
+    return vote;
+}
+
+/* The core saves a later term by itself, and this term is not later. */
+static void a_vote_lent_in_a_known_term_is_saved(void **state)
+{
+    struct lone lone;
+    (void)state;
+    struct message vote = stand_by(&lone);
+    assert_int_equal(receive(&lone, 2, &vote), 0);
+    assert_true(lone.update.save_vote);
+    assert_int_equal(lone.update.voted_for, 2);
+    assert_true(sent(&lone, 0).vote_result.is_granted);
+    done(&lone);
+}
+
+static void no_vote_is_lent_in_a_former_term(void **state)
+{
+    struct lone lone;
+    (void)state;
+    struct message vote = stand_by(&lone);
+    vote.term = 5;
+    assert_int_equal(receive(&lone, 2, &vote), 0);
+    assert_false(sent(&lone, 0).vote_result.is_granted);
+    assert_int_equal(sent(&lone, 0).term, 6);
+    assert_int_equal(replica_voted_for(lone.replica), 0);
+    done(&lone);
+}
+
+/* While a snapshot is installed the log on the disk is neither the old nor the
+ * new one. */
+static void no_vote_is_lent_during_an_installation(void **state)
+{
+    struct lone lone;
+    struct replica_members members;
+    struct buffer encoded = {0};
+    (void)state;
+    struct message vote = stand_by(&lone);
+    make_members(&members, 2, 0);
+    members.member[0].role = MEMBER_STANDBY;
+    replica_members_encode(&members, &encoded);
+    assert_true(replica_install(lone.replica, 2, 6, 9, 5,
+                                buffer_bytes(&encoded), 3, lone.now_ms,
+                                &lone.update));
+    lone.now_ms += 2000; /* Longer than any leader may be silent. */
+    vote.term = 7;
+    for (int is_real = 0; is_real <= 1; is_real++) {
+        vote.vote.is_pre_vote = !is_real;
+        assert_int_equal(receive(&lone, 2, &vote), 0);
+        for (uint32_t i = 0; i < lone.update.message_count; i++) {
+            assert_false(sent(&lone, i).vote_result.is_granted);
+        }
+    }
+    assert_int_equal(replica_voted_for(lone.replica), 0);
+    buffer_done(&encoded);
+    done(&lone);
+}
+
+/* A candidate has no entry of a term after its own. */
+static void a_log_from_the_future_is_hostile(void **state)
+{
+    struct lone lone;
+    struct message vote = {.kind = MESSAGE_VOTE, .term = 5};
+    (void)state;
+    found(&lone, 3, 0);
+    vote.vote.candidate = 2;
+    vote.vote.last_index = 9;
+    vote.vote.last_term = 6;
+    assert_int_equal(receive(&lone, 2, &vote), HASP_EPROTO);
+    assert_int_equal(replica_term(lone.replica), 1);
+    assert_int_equal(replica_voted_for(lone.replica), 0);
+    done(&lone);
+}
+
+/* Only a pre-vote is about the term after the candidate's own. */
+static void a_vote_that_nobody_asked_for_is_hostile(void **state)
+{
+    struct lone lone;
+    struct message vote = {.kind = MESSAGE_VOTE_RESULT};
+    (void)state;
+    found(&lone, 3, 0);
+    tick(&lone);
+    assert_int_equal(replica_role(lone.replica), REPLICA_CANDIDATE);
+    uint64_t term = replica_term(lone.replica);
+    vote.vote_result.is_granted = true;
+    vote.term = term + 1;
+    assert_int_equal(receive(&lone, 2, &vote), HASP_EPROTO);
+    vote.vote_result.is_pre_vote = true;
+    vote.term = term + 2;
+    assert_int_equal(receive(&lone, 2, &vote), HASP_EPROTO);
+    assert_int_equal(replica_term(lone.replica), term);
+    assert_int_equal(replica_role(lone.replica), REPLICA_CANDIDATE);
+    done(&lone);
+}
+
 /* By the term of the last entry, then by its index: by the core of a voter, and
  * by the replacement for it on a node that lends its vote. */
 static void who_votes_compares_the_logs(void **state)
@@ -596,6 +706,51 @@ static void a_rejection_of_what_was_acknowledged_is_late(void **state)
     done(&lone);
 }
 
+/* The index before the first entry that member 2 is sent next. */
+static uint64_t sent_from(struct lone *lone)
+{
+    for (int i = 0; i < 10; i++) {
+        for (uint32_t j = 0; j < lone->update.message_count; j++) {
+            struct message message = sent(lone, j);
+            if (lone->update.messages[j].to == 2 &&
+                message.kind == MESSAGE_APPEND) {
+                return message.append.prev_index;
+            }
+        }
+        lone->now_ms += 50;
+        tick(lone);
+    }
+    fail_msg("nothing is sent to member 2");
+    return 0;
+}
+
+/* Whatever a rejection says about the end of the log: what was acknowledged is
+ * there, and the rejected entry is not. */
+static void a_rejection_leads_back_between_both_bounds(void **state)
+{
+    static const uint64_t ends[] = {0, 1, 5, 1000000};
+    (void)state;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        struct lone lone;
+        struct message rejection = {.kind = MESSAGE_APPEND_RESULT};
+        found(&lone, 3, 0);
+        uint64_t own = serve(&lone);
+        uint64_t last = own;
+        for (int j = 0; j < 4; j++) {
+            last = submit(&lone);
+            persist(&lone, replica_term(lone.replica), last);
+        }
+        rejection.term = replica_term(lone.replica);
+        rejection.append_result.rejected_index = own + 2;
+        rejection.append_result.last_index = ends[i];
+        assert_int_equal(receive(&lone, 2, &rejection), 0);
+        assert_int_equal(replica_match(lone.replica, 2), own);
+        uint64_t from = sent_from(&lone);
+        assert_in_range(from, own, own + 1);
+        done(&lone);
+    }
+}
+
 static void a_snapshot_is_installed_only_if_it_is_news(void **state)
 {
     struct lone lone;
@@ -684,6 +839,12 @@ int main(void)
         cmocka_unit_test(a_single_voter_starts_each_life_in_a_new_term),
         cmocka_unit_test(a_single_voter_that_stepped_down_leads_in_a_new_term),
         cmocka_unit_test(a_standby_votes_for_who_has_promoted_it),
+        cmocka_unit_test(a_vote_lent_in_a_known_term_is_saved),
+        cmocka_unit_test(no_vote_is_lent_in_a_former_term),
+        cmocka_unit_test(no_vote_is_lent_during_an_installation),
+        cmocka_unit_test(a_log_from_the_future_is_hostile),
+        cmocka_unit_test(a_vote_that_nobody_asked_for_is_hostile),
+        cmocka_unit_test(a_rejection_leads_back_between_both_bounds),
         cmocka_unit_test(who_votes_compares_the_logs),
         cmocka_unit_test(a_refused_pre_vote_tells_the_later_term),
         cmocka_unit_test(hurrying_moves_only_the_own_leaders_election),
