@@ -143,6 +143,23 @@ def test_it_does_what_it_says_with_a_cluster(cluster, classes):
     assert int(said.split()[0]) > 60
 
 
+def test_locks_with_the_manners_of_java_outlive_a_leader(classes):
+    with Cluster(3) as cluster:
+        cluster.leader()
+        process = subprocess.Popen(
+            [*JAVA, "-ea", "-cp", classes, "hasp.MannersTests"],
+            env=dict(os.environ, HASP_ENDPOINTS=endpoints(cluster)),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+        try:
+            assert process.stdout.readline() == "kill\n"
+            cluster.leader().kill()
+            said = process.communicate("\n", timeout=100)[0]
+            assert int(said.split()[0]) > 40
+        finally:
+            process.kill()
+            process.wait()
+
+
 def test_it_speaks_tls_with_nodes_of_its_cluster_alone(classes, tmp_path):
     """The node that it greets is one of the cluster's, whatever its address."""
     words = [*JAVA, "-cp", classes, "hasp.ClusterTests"]

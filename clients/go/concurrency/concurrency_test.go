@@ -282,6 +282,8 @@ func TestElection(t *testing.T) {
 	if next(t, leaders, "two").Rev <= first.Rev || one.Rev() != 0 {
 		t.Fatal("tokens grow")
 	}
+	must(t, two.Proclaim(ctx, "two, too"))
+	next(t, leaders, "two, too")
 	// A value that a former leader has proclaimed is not that of this one.
 	takeAway(t, watching, "elect")
 	must(t, one.Campaign(ctx, "three"))

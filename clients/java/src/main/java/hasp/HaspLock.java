@@ -186,6 +186,17 @@ public final class HaspLock implements Lock {
         return acquire(Time.until(wait), true);
     }
 
+    /** Waits in line on a thread of its own. Cancelling this future (not one that
+     * depends on it) leaves the queue. */
+    public CompletableFuture<HaspLock> lockAsync() {
+        return new AsyncLock(this, String.join(",", names), null);
+    }
+
+    /** Likewise; fails with a TimeoutException if it is not granted in time. */
+    public CompletableFuture<HaspLock> lockAsync(Duration wait) {
+        return new AsyncLock(this, String.join(",", names), wait);
+    }
+
     /** Releases the newest hold. Trust in it ends before the request is sent.
      * NOT_HELD: it was not held, or the cluster had already ended it; holds of the
      * owner with other tokens stay. UNKNOWN: no node answered; the session keeps
