@@ -460,7 +460,7 @@ unit-unsanitized: $(UNSANITIZED:%=$(B)/unit/test_%)
 
 # Those that have threads; of the others ThreadSanitizer tells nothing.
 THREADED := client fence_file http node peers peers_guests rights snapshot stream \
-    stream_threads table wal
+    stream_threads table tie wal
 .PHONY: unit-threads
 unit-threads: $(THREADED:%=$(B)/unit/test_%) ## unit tests of what has threads
 	@tools/run-unit.sh $^
@@ -518,7 +518,8 @@ bench-runs: $(B)/costs
 	@$(B)/costs 100 > /dev/null
 
 .PHONY: bench-death
-bench-death: all $(B)/client-tests/tied ## kill -9 of a tied holder to the next grant (ROUNDS=)
+bench-death: all $(B)/client-tests/tied ## kill -9 of a holder to the next grant, beside etcd, ZooKeeper, Redisson's protocol (ROUNDS=)
+	@/usr/bin/python3 tests/cluster/bench_death.py --install
 	@HASP_BUILD=$(abspath $(B)) HASPD=$(abspath $(B))/haspd \
 	    /usr/bin/python3 tests/cluster/bench_death.py
 

@@ -26,6 +26,9 @@
  * once: a random part of it is added. */
 #define RETRY_MS 100
 #define RETRY_MAX_MS 5000
+/* While the agent's queue is full: for TIE_ANSWER_MS in all. */
+#define BUSY_MS 10
+#define BUSY_MAX (TIE_ANSWER_MS / BUSY_MS)
 #define JITTER_MS 900
 #define LINE_SIZE 160
 #define INPUT_SIZE 1024
@@ -71,7 +74,8 @@ struct tie_agent {
     uint64_t start; /* Start time of this process, from /proc. */
     uint64_t retry_ns;
     uint64_t retry_ms;
-    uint64_t asked_ns; /* When the oldest unanswered line was sent. */
+    uint32_t busy_count; /* Attempts in a row that found its queue full. */
+    uint64_t asked_ns;   /* When the oldest unanswered line was sent. */
     char input[INPUT_SIZE];
     size_t size;
 };
@@ -119,6 +123,9 @@ static void tie_agent_lose(struct tie_agent *agent, const char *why)
     char text[HASP_WHY_SIZE];
     bool was_connected = agent->fd >= 0;
     if (was_connected) {
+        /* Even if a child of fork() has it: what the agent has not read is void
+         * once it sees this. */
+        shutdown(agent->fd, SHUT_RDWR);
         close(agent->fd);
     }
     agent->fd = -1;
@@ -147,14 +154,24 @@ static void tie_agent_connect(struct tie_agent *agent)
     agent->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (agent->fd >= 0 &&
         connect(agent->fd, (struct sockaddr *)&address, sizeof address) == 0) {
+        agent->busy_count = 0;
         return;
     }
     char why[128];
-    snprintf(why, sizeof why, "cannot be reached: %s", strerror(errno));
+    bool is_busy = agent->fd >= 0 && errno == EAGAIN;
+    snprintf(why, sizeof why, "cannot be reached: %s",
+             is_busy ? "too many programs connect to it" : strerror(errno));
     if (agent->fd >= 0) {
         close(agent->fd);
         agent->fd = -1;
     }
+    /* Its queue of connections is full: there is room as soon as it runs. */
+    if (is_busy && agent->busy_count < BUSY_MAX) {
+        agent->busy_count++;
+        agent->retry_ns = client_now_ns() + BUSY_MS * NS_PER_MS;
+        return;
+    }
+    agent->busy_count = 0;
     tie_agent_lose(agent, why);
 }
 

@@ -52,19 +52,19 @@ def die(text):
 
 # --- Dependencies -------------------------------------------------------------
 
-def missing():
+def missing(packages):
     listed = subprocess.run(
         ['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n',
-         *PACKAGES], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+         *packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True, check=False).stdout
     there = {line.split()[0] for line in listed.splitlines()
              if line.endswith(' installed')}
-    return [package for package in PACKAGES if package not in there]
+    return [package for package in packages if package not in there]
 
 
-def install():
+def install_packages(packages):
     """Stops the services that these packages start: ours run elsewhere."""
-    todo = missing()
+    todo = missing(packages)
     if todo:
         install_only(todo)
 
@@ -191,7 +191,7 @@ class Servers:
                        '--initial-cluster', cluster)
         return [f'127.0.0.1:{ports[2 * i + 1]}' for i in range(3)]
 
-    def zookeeper(self):
+    def zookeeper(self, more=''):
         ports = self.ports(9)
         servers = ''.join(
             f'server.{i + 1}=127.0.0.1:{ports[3 * i]}:{ports[3 * i + 1]}\n'
@@ -205,7 +205,7 @@ class Servers:
                 out.write(f'tickTime=2000\ninitLimit=10\nsyncLimit=5\n'
                           f'dataDir={data}\nclientPort={ports[3 * i + 2]}\n'
                           'clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n'
-                          f'admin.enableServer=false\n{servers}')
+                          f'admin.enableServer=false\n{more}{servers}')
             self.start(f'zookeeper{i}', 'java', '-cp',
                        '/usr/share/java/zookeeper.jar',
                        'org.apache.zookeeper.server.quorum.QuorumPeerMain',
@@ -408,12 +408,12 @@ def main():
     parser.add_argument('--install', action='store_true')
     options = parser.parse_args()
     if options.install:
-        install()
+        install_packages(PACKAGES)
         os.makedirs(f'{options.build}/peers', exist_ok=True)
         compile_all(f'{options.build}/peers')
         return
-    if missing():
-        die(f'missing: {" ".join(missing())}; --install gets them')
+    if missing(PACKAGES):
+        die(f'missing: {" ".join(missing(PACKAGES))}; --install gets them')
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     folder = tempfile.mkdtemp(prefix='bench-peers-')

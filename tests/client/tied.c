@@ -5,7 +5,8 @@
  *
  *     tied ENDPOINTS AGENT none|try|must LOCK [DELAY_MS]
  *
- * TIED_MB is its resident memory. At first: "held SESSION TOKEN is_tied", or
+ * TIED_MB is its resident memory, TIED_TTL_MS and TIED_LINGER_MS are options of
+ * its session. At first: "held SESSION TOKEN is_tied", or
  * "failed WHY". */
 
 #include <pthread.h>
@@ -18,6 +19,12 @@
 #include <hasp/hasp.h>
 
 static struct hasp_session *session;
+
+static uint64_t number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}
 
 static void answer(const char *text)
 {
@@ -80,8 +87,7 @@ int main(int argc, char **argv)
         return 64;
     }
     /* Resident memory, which the kernel frees before it reports the death. */
-    const char *mb = getenv("TIED_MB");
-    size_t size = mb != NULL ? (size_t)strtoull(mb, NULL, 10) << 20 : 0;
+    size_t size = (size_t)number_of("TIED_MB") << 20;
     char *memory = malloc(size + 1);
     if (memory == NULL) {
         return 71;
@@ -91,6 +97,8 @@ int main(int argc, char **argv)
     hasp_acquire_options_init(&how);
     options.endpoints = argv[1];
     options.agent = argv[2];
+    options.ttl_ms = number_of("TIED_TTL_MS");
+    options.linger_ms = number_of("TIED_LINGER_MS");
     for (int i = 0; i < 3; i++) {
         if (strcmp(argv[3], kinds[i]) == 0) {
             options.tie = (enum hasp_tie)i;

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Ties of sessions on a libuv loop (hasp_uv.h, tests/client/tied_uv.c): what
 the loop's program hears, and that the loop never stops for the agent. The tests
-of tests/conformance/test_ties.py, which run on each language, as far as a loop
-differs."""
+of tests/conformance/test_ties.py are the same ones for the languages."""
 
 import os
 import time

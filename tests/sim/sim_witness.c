@@ -41,6 +41,8 @@ static struct tied_process *process_of(struct sim_witness *witness,
         if (watched->tied == NULL) {
             found = ties_add(witness->ties, pid, client->process,
                              client->host.number);
+            CHECK(found != NULL);
+            found->driver = watched;
             *watched = (struct sim_watched){.tied = found};
         }
     }
@@ -55,6 +57,9 @@ static void witness_tie(struct sim_witness *witness,
     if (process == NULL) {
         return; /* The session is not tied. */
     }
+    if (process->connections == 0) {
+        ties_join(process);
+    }
     enum tie_answer answer = ties_tie(witness->ties, process, session, word,
                                       TIE_TTL_DEFAULT_MS);
     if (answer != TIE_DONE) {
@@ -68,6 +73,13 @@ static void witness_tie(struct sim_witness *witness,
         if (!ties_untie(witness->ties, process, session, word)) {
             sim_fail(sim_of(witness), ORACLE_DEATH,
                      "UNTIE ends a tie: %" PRIu64, session);
+        }
+    }
+    if (sim_chance(sim_of(witness), 0.2)) {
+        /* The connection is lost, and the process lives. */
+        struct sim_watched *watched = process->driver;
+        if (ties_leave(witness->ties, process)) {
+            watched->tied = NULL;
         }
     }
 }
@@ -166,7 +178,7 @@ static void report(struct sim_witness *witness)
 /* The batch is over; what is not answered is reported again. */
 static void witness_end(struct sim_witness *witness, bool is_answered)
 {
-    ties_batch_end(witness->ties, is_answered);
+    ties_batch_end(witness->ties, is_answered ? TIE_REPORTED : TIE_UNREPORTED);
     witness->death_count = 0;
 }
 

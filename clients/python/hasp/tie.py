@@ -12,6 +12,7 @@ delays nothing but wait() and undo().
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import random
@@ -298,6 +299,10 @@ class Agent(asyncio.Protocol):
         was_connected = self._transport is not None
         if was_connected:
             transport, self._transport = self._transport, None
+            # Even if a child of fork() has it: what the agent has not read is
+            # void once it sees this.
+            with contextlib.suppress(OSError):
+                transport.get_extra_info('socket').shutdown(socket.SHUT_RDWR)
             transport.abort()
         self._input = b''
         asked = [tie for tie, _ in self._asked]

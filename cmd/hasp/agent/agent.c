@@ -27,13 +27,12 @@
 #include "net/rights.h"
 
 #define EVENTS_MAX 64
-#define ACCEPTS_MAX 64 /* In one turn. */
+#define ACCEPTS_MAX 1024 /* In one turn. */
 #define VISITOR_MAX 8192
 /* A connection has its socket and a process descriptor; the rest is ours. */
 #define FILES_OWN 64
 #define FILES_EACH 2
 #define TURN_MS 1000
-#define PENDING_MAX 100000 /* Deaths from supervisors. */
 
 bool agent_watch(struct agent *agent, struct watched *watched, uint32_t events)
 {
@@ -56,8 +55,9 @@ static struct agent_ward *process_new(struct agent *agent,
     process->watched = (struct watched){WATCHED_PROCESS, visitor->proof.pidfd};
     process->tied = tied;
     list_init(&process->visitors);
+    ties_join(tied); /* The visitor's, as agent_process() does. */
     if (!agent_watch(agent, &process->watched, EPOLLIN)) {
-        ties_remove(agent->ties, tied);
+        (void)ties_leave(agent->ties, tied);
         free(process);
         return NULL;
     }
@@ -71,9 +71,13 @@ struct agent_ward *agent_process(struct agent *agent, struct visitor *visitor,
 {
     struct tied_process *tied = ties_find(agent->ties, visitor->proof.pid,
                                           start);
-    struct agent_ward *process = tied != NULL
-                                     ? tied->driver
-                                     : process_new(agent, visitor, start);
+    struct agent_ward *process = NULL;
+    if (tied != NULL) {
+        process = tied->driver;
+        ties_join(tied);
+    } else {
+        process = process_new(agent, visitor, start);
+    }
     if (process != NULL) {
         list_push_back(&process->visitors, &visitor->in_process);
         visitor->process = process;
@@ -88,12 +92,15 @@ static void process_free(struct agent *agent, struct agent_ward *process)
     free(process);
 }
 
-void agent_release(struct agent *agent, struct agent_ward *process)
+void agent_leave(struct agent *agent, struct visitor *visitor)
 {
-    if (process->tied != NULL && process->tied->count == 0 &&
-        list_is_empty(&process->visitors)) {
-        ties_remove(agent->ties, process->tied);
-        process_free(agent, process);
+    struct agent_ward *process = visitor->process;
+    if (process != NULL) {
+        list_remove(&visitor->in_process);
+        visitor->process = NULL;
+        if (ties_leave(agent->ties, process->tied)) {
+            process_free(agent, process);
+        }
     }
 }
 
@@ -112,23 +119,12 @@ static void process_ready(struct agent *agent, struct agent_ward *process)
     process_free(agent, process);
 }
 
-bool agent_hear_death(struct agent *agent, uint64_t session,
-                      const char word[TIE_WORD_SIZE])
-{
-    /* It is nobody's: a process of its own that is dead at once. */
-    if (ties_counts(agent->ties).pending >= PENDING_MAX) {
-        return false;
-    }
-    ties_hear(agent->ties, session, word, agent->now_ns);
-    return true;
-}
-
 static void agent_report(struct agent *agent)
 {
     struct tie_death deaths[TIE_BATCH_MAX];
-    bool is_answered;
-    if (upstream_take(agent->upstream, &is_answered)) {
-        ties_batch_end(agent->ties, is_answered);
+    enum tie_result result;
+    if (upstream_take(agent->upstream, &result)) {
+        ties_batch_end(agent->ties, result);
     }
     uint32_t count = ties_batch(agent->ties, agent->now_ns, deaths);
     if (count > 0) {
@@ -151,17 +147,6 @@ static void turn_away(struct agent *agent)
     agent->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static bool agent_has_room(const struct agent *agent, uid_t uid)
-{
-    uint32_t of_user = 0;
-    LIST_FOR (const struct visitor, visitor, &agent->visitors, in_agent) {
-        of_user += visitor->proof.uid == uid;
-    }
-    return agent->visitor_count < agent->visitor_max &&
-           of_user <
-               u64_max(agent->visitor_max / TIE_USER_PART, TIE_USER_LEAST);
-}
-
 static void agent_accept(struct agent *agent)
 {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
@@ -176,7 +161,7 @@ static void agent_accept(struct agent *agent)
             return;
         }
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-            !agent_has_room(agent, peer.uid)) {
+            !ties_admit(agent->ties, peer.uid)) {
             (void)!write(fd, "ERR too many connections\n", 25);
             if (agent->is_refusing || rights_drain(fd) ||
                 !rights_close_apart(fd, true)) {
@@ -185,7 +170,7 @@ static void agent_accept(struct agent *agent)
             agent->closed++;
             continue;
         }
-        visitor_new(agent, fd);
+        visitor_new(agent, fd, peer.uid);
     }
 }
 
@@ -209,8 +194,7 @@ static void agent_event(struct agent *agent, const struct epoll_event *event)
     struct watched *watched = event->data.ptr;
     switch (watched->kind) {
     case WATCHED_LISTENER:
-        agent_accept(agent);
-        break;
+        break; /* agent_accept() comes first. */
     case WATCHED_VISITOR:
         visitor_ready(LIST_ENTRY(watched, struct visitor, watched),
                       event->events);
@@ -230,6 +214,9 @@ static void agent_turn(struct agent *agent)
     struct epoll_event events[EVENTS_MAX];
     int count = epoll_wait(agent->epoll_fd, events, EVENTS_MAX, TURN_MS);
     agent->now_ns = client_now_ns();
+    /* In each turn: those who are connected and flood us must not keep others
+     * from being heard. */
+    agent_accept(agent);
     for (int i = 0; i < count; i++) {
         agent_event(agent, &events[i]);
     }

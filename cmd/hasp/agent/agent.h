@@ -62,7 +62,6 @@ struct agent {
     struct watched upstream_news;
     struct watched signals;
     struct list visitors;
-    uint32_t visitor_count;
     uint32_t visitor_max;
     struct list gone; /* Visitors that are freed at the end of the turn. */
     struct ties *ties;
@@ -76,11 +75,8 @@ bool agent_watch(struct agent *agent, struct watched *watched, uint32_t events);
 /* The process of a visitor whose proof is good; NULL: no room. */
 struct agent_ward *agent_process(struct agent *agent, struct visitor *visitor,
                                  uint64_t start);
-/* Frees the process if it has neither ties nor connections. */
-void agent_release(struct agent *agent, struct agent_ward *process);
-/* Passes a death on whose witness is a supervisor. */
-bool agent_hear_death(struct agent *agent, uint64_t session,
-                      const char word[TIE_WORD_SIZE]);
+/* The visitor's connection ends. */
+void agent_leave(struct agent *agent, struct visitor *visitor);
 
 /* --- listen.c ------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@
 #include "cmd/hasp/tool.h"
 
 #define FIRST_INHERITED 3
-#define BACKLOG 512
+#define BACKLOG 4096 /* The kernel's default limit (net.core.somaxconn). */
 
 int listen_inherited(void)
 {

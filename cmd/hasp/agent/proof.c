@@ -51,6 +51,7 @@ bool proof_is_good(struct proof *proof, uint64_t start, const char **ret_why)
     }
     if (proof->pidfd < 0) {
         proof->pidfd = (int)syscall(SYS_pidfd_open, proof->pid, 0);
+        proof->start = 0;
     }
     if (proof->pidfd < 0) {
         *ret_why = errno == ESRCH ? "the process that connected is dead"
@@ -60,16 +61,18 @@ bool proof_is_good(struct proof *proof, uint64_t start, const char **ret_why)
     /* The descriptor first, then START, then whether it lives: so START is that
      * of the descriptor's process, not of one that has its number since. */
     struct proc_stat stat;
-    bool is_seen = proc_stat_read(proof->pid, &stat);
+    if (proof->start == 0 && proc_stat_read(proof->pid, &stat)) {
+        proof->start = stat.start;
+    }
     if (proof_is_dead(proof->pidfd)) {
         *ret_why = "the process that connected is dead";
         return false;
     }
-    if (!is_seen) {
+    if (proof->start == 0) {
         *ret_why = "its /proc/PID/stat cannot be read";
         return false;
     }
-    if (stat.start != start) {
+    if (proof->start != start) {
         *ret_why = "START is not that of the process that connected";
         return false;
     }

@@ -21,7 +21,8 @@
 struct proof {
     pid_t pid; /* 0: it is in a pid namespace that is not below ours. */
     uid_t uid;
-    int pidfd; /* -1: none yet. */
+    int pidfd;      /* -1: none yet. */
+    uint64_t start; /* Of the process of 'pidfd'; 0: not read yet. */
 };
 
 /* Reads who has connected. With 'is_old' the kernel is treated like one before

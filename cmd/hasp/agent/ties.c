@@ -17,10 +17,21 @@ struct tie_key {
     char word[TIE_WORD_SIZE + 7];
 };
 
+struct tie_user {
+    UT_hash_handle by_uid;
+    uid_t uid;
+    uint32_t connections;
+    uint32_t processes;
+    uint32_t ties;        /* With deaths. */
+    struct list deaths;   /* Not reported; the oldest first. */
+    struct list in_dying; /* If there are any. */
+};
+
 struct tied_session {
     UT_hash_handle by_key;
     struct tie_key key;
-    struct list in_process;       /* Or in ties.deaths. */
+    struct tie_user *user;
+    struct list in_process;       /* Or in its user's deaths, or the batch. */
     struct tied_process *process; /* NULL: dead. */
     uint64_t ttl_ms;
     uint64_t until_ns; /* A death is dropped after this time. */
@@ -29,9 +40,14 @@ struct tied_session {
 struct ties {
     struct list processes;
     struct tied_session *by_key;
-    struct list deaths; /* The first 'batch' of them are being reported. */
-    uint32_t batch;
+    struct tie_user *by_uid;
+    struct list dying; /* Users with deaths; the next batch begins with the
+                        * first. */
+    struct list batch; /* Being reported. */
+    uint32_t batch_count;
+    uint32_t batch_max; /* Less than TIE_BATCH_MAX after a rejected one. */
     uint32_t process_max;
+    uint32_t count; /* Of by_key. */
     struct tie_counts counts;
 };
 
@@ -40,14 +56,94 @@ struct ties *ties_new(uint32_t process_max)
     struct ties *ties = memory_new(sizeof *ties);
     ties->process_max = process_max;
     list_init(&ties->processes);
-    list_init(&ties->deaths);
+    list_init(&ties->dying);
+    list_init(&ties->batch);
+    ties->batch_max = TIE_BATCH_MAX;
     return ties;
 }
 
+/* --- Users ---------------------------------------------------------------- */
+
+static struct tie_user *tie_user_of(struct ties *ties, uid_t uid)
+{
+    struct tie_user *user;
+    HASH_FIND(by_uid, ties->by_uid, &uid, sizeof uid, user);
+    if (user == NULL) {
+        user = memory_new(sizeof *user);
+        user->uid = uid;
+        list_init(&user->deaths);
+        list_init(&user->in_dying);
+        HASH_ADD(by_uid, ties->by_uid, uid, sizeof user->uid, user);
+    }
+    return user;
+}
+
+/* Frees a user that has nothing left. */
+static void tie_user_drop(struct ties *ties, struct tie_user *user)
+{
+    if (user->connections == 0 && user->processes == 0 && user->ties == 0) {
+        HASH_DELETE(by_uid, ties->by_uid, user);
+        list_remove(&user->in_dying);
+        free(user);
+    }
+}
+
+static bool tie_user_has_room(const struct ties *ties,
+                              const struct tie_user *user)
+{
+    return ties->count < TIE_MAX && user->ties < TIE_MAX / TIE_USER_PART;
+}
+
+static uint32_t tie_user_share(const struct ties *ties)
+{
+    return (uint32_t)u64_max(ties->process_max / TIE_USER_PART, TIE_USER_LEAST);
+}
+
+bool ties_admit(struct ties *ties, uid_t uid)
+{
+    struct tie_user *user = tie_user_of(ties, uid);
+    if (ties->counts.connections >= ties->process_max ||
+        user->connections >= tie_user_share(ties)) {
+        tie_user_drop(ties, user);
+        return false;
+    }
+    user->connections++;
+    ties->counts.connections++;
+    return true;
+}
+
+void ties_dismiss(struct ties *ties, uid_t uid)
+{
+    struct tie_user *user = tie_user_of(ties, uid);
+    CHECK(user->connections > 0);
+    user->connections--;
+    ties->counts.connections--;
+    tie_user_drop(ties, user);
+}
+
+/* --- Ties ----------------------------------------------------------------- */
+
+static struct tied_session *tied_session_new(struct ties *ties,
+                                             struct tie_user *user,
+                                             const struct tie_key *key)
+{
+    struct tied_session *tie = memory_new(sizeof *tie);
+    tie->key = *key;
+    tie->user = user;
+    list_init(&tie->in_process);
+    HASH_ADD(by_key, ties->by_key, key, sizeof tie->key, tie);
+    ties->count++;
+    user->ties++;
+    return tie;
+}
+
+/* The user stays, even without ties. */
 static void tied_session_free(struct ties *ties, struct tied_session *tie)
 {
     HASH_DELETE(by_key, ties->by_key, tie);
     list_remove(&tie->in_process);
+    ties->count--;
+    tie->user->ties--;
     free(tie);
 }
 
@@ -60,6 +156,12 @@ void ties_free(struct ties *ties)
     LIST_FOR_SAFE (struct tied_process, process, &ties->processes, in_ties) {
         list_remove(&process->in_ties);
         free(process);
+    }
+    struct tie_user *user, *next_user;
+    HASH_ITER (by_uid, ties->by_uid, user, next_user) {
+        HASH_DELETE(by_uid, ties->by_uid, user);
+        list_remove(&user->in_dying);
+        free(user);
     }
     free(ties);
 }
@@ -77,31 +179,49 @@ struct tied_process *ties_find(struct ties *ties, pid_t pid, uint64_t start)
 struct tied_process *ties_add(struct ties *ties, pid_t pid, uint64_t start,
                               uid_t uid)
 {
-    uint32_t of_user = 0;
     CHECK_SLOW(ties_find(ties, pid, start) == NULL);
-    LIST_FOR (const struct tied_process, process, &ties->processes, in_ties) {
-        of_user += process->uid == uid;
-    }
-    uint64_t share = u64_max(ties->process_max / TIE_USER_PART, TIE_USER_LEAST);
-    if (ties->counts.processes >= ties->process_max || of_user >= share) {
+    struct tie_user *user = tie_user_of(ties, uid);
+    if (ties->counts.processes >= ties->process_max ||
+        user->processes >= tie_user_share(ties)) {
+        tie_user_drop(ties, user);
         return NULL;
     }
     struct tied_process *process = memory_new(sizeof *process);
     process->pid = pid;
     process->start = start;
-    process->uid = uid;
+    process->user = user;
+    user->processes++;
     list_init(&process->ties);
     list_push_back(&ties->processes, &process->in_ties);
     ties->counts.processes++;
     return process;
 }
 
-void ties_remove(struct ties *ties, struct tied_process *process)
+static void tied_process_free(struct ties *ties, struct tied_process *process)
 {
+    struct tie_user *user = process->user;
     CHECK(process->count == 0);
     list_remove(&process->in_ties);
     ties->counts.processes--;
+    user->processes--;
     free(process);
+    tie_user_drop(ties, user);
+}
+
+void ties_join(struct tied_process *process)
+{
+    process->connections++;
+}
+
+bool ties_leave(struct ties *ties, struct tied_process *process)
+{
+    CHECK(process->connections > 0);
+    process->connections--;
+    if (process->connections > 0 || process->count > 0) {
+        return false;
+    }
+    tied_process_free(ties, process);
+    return true;
 }
 
 static struct tie_key key_of(uint64_t session, const char *word)
@@ -133,11 +253,13 @@ enum tie_answer ties_tie(struct ties *ties, struct tied_process *process,
     if (process->count >= TIE_PER_PROCESS_MAX) {
         return TIE_TOO_MANY;
     }
-    tie = memory_new(sizeof *tie);
-    tie->key = key_of(session, word);
+    if (!tie_user_has_room(ties, process->user)) {
+        return TIE_NO_ROOM;
+    }
+    struct tie_key key = key_of(session, word);
+    tie = tied_session_new(ties, process->user, &key);
     tie->process = process;
     tie->ttl_ms = ttl_ms;
-    HASH_ADD(by_key, ties->by_key, key, sizeof tie->key, tie);
     list_push_back(&process->ties, &tie->in_process);
     process->count++;
     ties->counts.ties++;
@@ -159,79 +281,140 @@ bool ties_untie(struct ties *ties, struct tied_process *process,
     return true;
 }
 
-void ties_died(struct ties *ties, struct tied_process *process, uint64_t now_ns)
+static void tied_session_die(struct ties *ties, struct tied_session *tie,
+                             uint64_t now_ns)
 {
-    LIST_FOR_SAFE (struct tied_session, tie, &process->ties, in_process) {
-        list_remove(&tie->in_process);
-        list_push_back(&ties->deaths, &tie->in_process);
-        tie->process = NULL;
-        tie->until_ns = now_ns + TIE_TTL_FACTOR * tie->ttl_ms * NS_PER_MS;
-        ties->counts.ties--;
-        ties->counts.pending++;
-        ties->counts.died++;
+    struct tie_user *user = tie->user;
+    if (list_is_empty(&user->deaths)) {
+        list_push_back(&ties->dying, &user->in_dying);
     }
-    process->count = 0;
-    ties_remove(ties, process);
-}
-
-void ties_hear(struct ties *ties, uint64_t session,
-               const char word[TIE_WORD_SIZE], uint64_t now_ns)
-{
-    struct tied_session *tie = tied_session_find(ties, session, word);
-    if (tie != NULL && tie->process == NULL) {
-        return; /* It is known. */
-    }
-    if (tie != NULL) {
-        list_remove(&tie->in_process);
-        tie->process->count--;
-        ties->counts.ties--;
-    } else {
-        tie = memory_new(sizeof *tie);
-        tie->key = key_of(session, word);
-        tie->ttl_ms = TIE_TTL_DEFAULT_MS;
-        HASH_ADD(by_key, ties->by_key, key, sizeof tie->key, tie);
-    }
-    list_push_back(&ties->deaths, &tie->in_process);
+    list_remove(&tie->in_process);
+    list_push_back(&user->deaths, &tie->in_process);
     tie->process = NULL;
     tie->until_ns = now_ns + TIE_TTL_FACTOR * tie->ttl_ms * NS_PER_MS;
     ties->counts.pending++;
     ties->counts.died++;
 }
 
+void ties_died(struct ties *ties, struct tied_process *process, uint64_t now_ns)
+{
+    LIST_FOR_SAFE (struct tied_session, tie, &process->ties, in_process) {
+        tied_session_die(ties, tie, now_ns);
+        ties->counts.ties--;
+    }
+    process->count = 0;
+    tied_process_free(ties, process);
+}
+
+bool ties_hear(struct ties *ties, uid_t uid, uint64_t session,
+               const char word[TIE_WORD_SIZE], uint64_t now_ns)
+{
+    struct tied_session *tie = tied_session_find(ties, session, word);
+    if (tie != NULL && tie->process == NULL) {
+        return true; /* It is known. */
+    }
+    if (tie != NULL) {
+        tie->process->count--;
+        ties->counts.ties--;
+    } else {
+        struct tie_user *user = tie_user_of(ties, uid);
+        if (!tie_user_has_room(ties, user)) {
+            tie_user_drop(ties, user);
+            return false;
+        }
+        struct tie_key key = key_of(session, word);
+        tie = tied_session_new(ties, user, &key);
+        tie->ttl_ms = TIE_TTL_DEFAULT_MS;
+    }
+    tied_session_die(ties, tie, now_ns);
+    return true;
+}
+
+/* --- Reports -------------------------------------------------------------- */
+
+/* The user's oldest death that is not too old; NULL: none. */
+static struct tied_session *
+tie_user_next(struct ties *ties, struct tie_user *user, uint64_t now_ns)
+{
+    LIST_FOR_SAFE (struct tied_session, tie, &user->deaths, in_process) {
+        if (now_ns < tie->until_ns) {
+            return tie;
+        }
+        tied_session_free(ties, tie);
+        ties->counts.pending--;
+        ties->counts.too_late++;
+    }
+    return NULL;
+}
+
 uint32_t ties_batch(struct ties *ties, uint64_t now_ns,
                     struct tie_death ret_deaths[TIE_BATCH_MAX])
 {
-    if (ties->batch != 0) {
+    if (ties->batch_count != 0) {
         return 0;
     }
-    LIST_FOR_SAFE (struct tied_session, tie, &ties->deaths, in_process) {
-        if (ties->batch == TIE_BATCH_MAX) {
-            break;
+    /* One death of each user in turn. */
+    while (ties->batch_count < ties->batch_max &&
+           !list_is_empty(&ties->dying)) {
+        struct tie_user *user = LIST_FIRST(&ties->dying, struct tie_user,
+                                           in_dying);
+        struct tied_session *tie = tie_user_next(ties, user, now_ns);
+        list_remove(&user->in_dying);
+        if (tie != NULL) {
+            struct tie_death *death = &ret_deaths[ties->batch_count++];
+            death->session = tie->key.session;
+            memcpy(death->word, tie->key.word, TIE_WORD_SIZE);
+            list_remove(&tie->in_process);
+            list_push_back(&ties->batch, &tie->in_process);
         }
-        if (now_ns >= tie->until_ns) {
-            tied_session_free(ties, tie);
-            ties->counts.pending--;
-            ties->counts.too_late++;
-            continue;
+        if (!list_is_empty(&user->deaths)) {
+            list_push_back(&ties->dying, &user->in_dying);
         }
-        struct tie_death *death = &ret_deaths[ties->batch++];
-        death->session = tie->key.session;
-        memcpy(death->word, tie->key.word, TIE_WORD_SIZE);
+        tie_user_drop(ties, user);
     }
-    return ties->batch;
+    return ties->batch_count;
 }
 
-void ties_batch_end(struct ties *ties, bool is_answered)
+/* It is reported again: before the others of its user, unless it was refused
+ * alone. */
+static void tied_session_again(struct ties *ties, struct tied_session *tie,
+                               bool is_last)
 {
-    CHECK(ties->batch != 0);
-    for (; is_answered && ties->batch > 0; ties->batch--) {
-        CHECK(!list_is_empty(&ties->deaths));
-        tied_session_free(
-            ties, LIST_FIRST(&ties->deaths, struct tied_session, in_process));
+    struct tie_user *user = tie->user;
+    if (list_is_empty(&user->deaths)) {
+        list_push_back(&ties->dying, &user->in_dying);
+    }
+    list_remove(&tie->in_process);
+    if (is_last) {
+        list_push_back(&user->deaths, &tie->in_process);
+    } else {
+        list_push_front(&user->deaths, &tie->in_process);
+    }
+}
+
+void ties_batch_end(struct ties *ties, enum tie_result result)
+{
+    bool is_alone = ties->batch_count == 1 && result == TIE_REJECTED;
+    CHECK(ties->batch_count != 0);
+    while (!list_is_empty(&ties->batch)) {
+        struct tied_session *tie = LIST_ENTRY(ties->batch.prev,
+                                              struct tied_session, in_process);
+        struct tie_user *user = tie->user;
+        if (result != TIE_REPORTED) {
+            tied_session_again(ties, tie, is_alone);
+            continue;
+        }
+        tied_session_free(ties, tie);
+        tie_user_drop(ties, user);
         ties->counts.pending--;
         ties->counts.reported++;
     }
-    ties->batch = 0;
+    if (result == TIE_REPORTED) {
+        ties->batch_max = (uint32_t)u64_min(2 * ties->batch_max, TIE_BATCH_MAX);
+    } else if (result == TIE_REJECTED) {
+        ties->batch_max = (uint32_t)u64_max(ties->batch_count / 2, 1);
+    }
+    ties->batch_count = 0;
 }
 
 struct tie_counts ties_counts(const struct ties *ties)

@@ -30,7 +30,7 @@ struct upstream {
     struct tie_death deaths[TIE_BATCH_MAX];
     uint32_t count; /* 0: no report is under way. */
     bool is_over;   /* The report is; it has not been taken yet. */
-    bool is_answered;
+    enum tie_result result;
     uint64_t heard_ns;
     char told[HASP_WHY_SIZE]; /* The last error that was printed. */
 };
@@ -90,7 +90,7 @@ static bool upstream_is_stopping(struct upstream *upstream)
 }
 
 /* Only this thread reads the deaths until the report is over. */
-static bool upstream_send(struct upstream *upstream)
+static enum tie_result upstream_send(struct upstream *upstream)
 {
     struct query query = {0};
     query_begin(&query, "SESSION.DIED");
@@ -113,7 +113,9 @@ static bool upstream_send(struct upstream *upstream)
         }
     }
     query_done(&query);
-    return error == 0;
+    return error == 0             ? TIE_REPORTED
+           : error == HASP_EREPLY ? TIE_REJECTED
+                                  : TIE_UNREPORTED;
 }
 
 /* Waits for deaths; false: only a PING is due. */
@@ -139,14 +141,15 @@ static void *upstream_run(void *data)
     while (!upstream->is_stopping) {
         bool has_deaths = upstream_wait(upstream);
         pthread_mutex_unlock(&upstream->mutex);
-        bool is_answered = has_deaths && upstream_send(upstream);
+        enum tie_result result = has_deaths ? upstream_send(upstream)
+                                            : TIE_UNREPORTED;
         if (!has_deaths && !upstream_is_stopping(upstream)) {
             upstream_ping(upstream);
         }
         pthread_mutex_lock(&upstream->mutex);
         if (has_deaths) {
             upstream->is_over = true;
-            upstream->is_answered = is_answered;
+            upstream->result = result;
             eventfd_write(upstream->fd, 1);
         }
     }
@@ -211,14 +214,14 @@ void upstream_report(struct upstream *upstream, const struct tie_death *deaths,
     pthread_mutex_unlock(&upstream->mutex);
 }
 
-bool upstream_take(struct upstream *upstream, bool *ret_is_answered)
+bool upstream_take(struct upstream *upstream, enum tie_result *ret_result)
 {
     eventfd_t ignored;
     pthread_mutex_lock(&upstream->mutex);
     bool is_over = upstream->is_over;
     if (is_over) {
         (void)eventfd_read(upstream->fd, &ignored);
-        *ret_is_answered = upstream->is_answered;
+        *ret_result = upstream->result;
         upstream->is_over = false;
         upstream->count = 0;
     }

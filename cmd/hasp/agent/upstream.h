@@ -31,8 +31,8 @@ int upstream_fd(const struct upstream *upstream);
 /* Reports the deaths; none may be under way. */
 void upstream_report(struct upstream *upstream, const struct tie_death *deaths,
                      uint32_t count);
-/* True if the report is over; 'ret_is_answered': the cluster has answered. */
-bool upstream_take(struct upstream *upstream, bool *ret_is_answered);
+/* True if the report is over. */
+bool upstream_take(struct upstream *upstream, enum tie_result *ret_result);
 /* When the cluster last answered, by client_now_ns(); 0: never. */
 uint64_t upstream_heard_ns(struct upstream *upstream);
 

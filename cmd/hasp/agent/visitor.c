@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,12 @@ static bool number_read(const char *text, uint64_t *ret_number)
     return isdigit((unsigned char)text[0]) && *end == '\0' && errno == 0;
 }
 
+/* No session has the id 0. */
+static bool session_read(const char *text, uint64_t *ret_session)
+{
+    return number_read(text, ret_session) && *ret_session != 0;
+}
+
 static bool word_read(const char *text, char ret_word[TIE_WORD_SIZE])
 {
     if (strlen(text) != TIE_WORD_SIZE - 1 ||
@@ -89,18 +96,30 @@ static bool visitor_prove(struct visitor *visitor, uint64_t start)
     return true;
 }
 
+/* The program has closed the connection: it knows nothing of what is left to
+ * read, and may have asked for the opposite on another one. */
+static bool visitor_is_gone(const struct visitor *visitor)
+{
+    struct pollfd fd = {.fd = visitor->fd};
+    return poll(&fd, 1, 0) > 0 && (fd.revents & POLLHUP) != 0;
+}
+
 /* TIE id word START n [TTL ms] */
 static bool take_tie(struct visitor *visitor, char **word, int count)
 {
     uint64_t session, start, ttl_ms = TIE_TTL_DEFAULT_MS;
     char death_word[TIE_WORD_SIZE];
-    if ((count != 5 && count != 7) || !number_read(word[1], &session) ||
+    if ((count != 5 && count != 7) || !session_read(word[1], &session) ||
         !word_read(word[2], death_word) || strcmp(word[3], "START") != 0 ||
         !number_read(word[4], &start) ||
         (count == 7 &&
          (strcmp(word[5], "TTL") != 0 || !number_read(word[6], &ttl_ms) ||
           ttl_ms == 0 || ttl_ms > TTL_MAX_MS))) {
         return false;
+    }
+    if (visitor_is_gone(visitor)) {
+        visitor_refuse(visitor, "the connection has ended");
+        return true;
     }
     if (!visitor_prove(visitor, start)) {
         return true;
@@ -116,6 +135,9 @@ static bool take_tie(struct visitor *visitor, char **word, int count)
     case TIE_TOO_MANY:
         visitor_refuse(visitor, "too many ties of this process");
         break;
+    case TIE_NO_ROOM:
+        visitor_refuse(visitor, "too many ties of this user, or in all");
+        break;
     }
     return true;
 }
@@ -126,12 +148,18 @@ static bool take_untie(struct visitor *visitor, char **word, int count)
 {
     uint64_t session, start;
     char death_word[TIE_WORD_SIZE];
-    if (count != 5 || !number_read(word[1], &session) ||
+    if (count != 5 || !session_read(word[1], &session) ||
         !word_read(word[2], death_word) || strcmp(word[3], "START") != 0 ||
         !number_read(word[4], &start)) {
         return false;
     }
-    if (visitor_prove(visitor, start)) {
+    if (!visitor_prove(visitor, start)) {
+        return true;
+    }
+    if (visitor->process->tied->connections > 1 && visitor_is_gone(visitor)) {
+        visitor_refuse(visitor,
+                       "the connection has ended"); /* It has another. */
+    } else {
         bool is_untied = ties_untie(
             visitor->agent->ties, visitor->process->tied, session, death_word);
         visitor_put(visitor, is_untied ? "OK untied\n" : "OK not tied\n");
@@ -144,14 +172,15 @@ static bool take_died(struct visitor *visitor, char **word, int count)
 {
     uint64_t session;
     char death_word[TIE_WORD_SIZE];
-    if (count != 3 || !number_read(word[1], &session) ||
+    if (count != 3 || !session_read(word[1], &session) ||
         !word_read(word[2], death_word)) {
         return false;
     }
-    if (agent_hear_death(visitor->agent, session, death_word)) {
+    if (ties_hear(visitor->agent->ties, visitor->proof.uid, session, death_word,
+                  visitor->agent->now_ns)) {
         visitor_put(visitor, "OK passed on\n");
     } else {
-        visitor_refuse(visitor, "too many deaths are pending");
+        visitor_refuse(visitor, "too many ties and deaths of this user");
     }
     return true;
 }
@@ -163,13 +192,13 @@ static void visitor_put_status(struct visitor *visitor)
     uint64_t heard_ns = upstream_heard_ns(agent->upstream);
     uint64_t age_ms = (client_now_ns() - heard_ns) / NS_PER_MS;
     visitor_put(visitor,
-                "processes %" PRIu64 "\nties %" PRIu64 "\nconnections %" PRIu32
+                "processes %" PRIu64 "\nties %" PRIu64 "\nconnections %" PRIu64
                 "\npending %" PRIu64 "\ntied_total %" PRIu64
                 "\nuntied_total %" PRIu64 "\nrefused_total %" PRIu64
                 "\nclosed_total %" PRIu64 "\ndied_total %" PRIu64
                 "\nreported_total %" PRIu64 "\ntoo_late_total %" PRIu64
                 "\nanswered_ms_ago %" PRId64 "\nrefuses_descriptors %d\n.\n",
-                counts.processes, counts.ties, agent->visitor_count,
+                counts.processes, counts.ties, counts.connections,
                 counts.pending, counts.tied, counts.untied, agent->refused,
                 agent->closed, counts.died, counts.reported, counts.too_late,
                 heard_ns == 0 ? -1 : (int64_t)age_ms, agent->is_refusing);
@@ -265,7 +294,7 @@ void visitor_ready(struct visitor *visitor, uint32_t events)
     }
 }
 
-void visitor_new(struct agent *agent, int fd)
+void visitor_new(struct agent *agent, int fd, uid_t uid)
 {
     struct visitor *visitor = memory_new(sizeof *visitor);
     visitor->agent = agent;
@@ -274,8 +303,7 @@ void visitor_new(struct agent *agent, int fd)
     visitor->heard_ns = agent->now_ns;
     list_init(&visitor->in_process);
     list_push_back(&agent->visitors, &visitor->in_agent);
-    agent->visitor_count++;
-    visitor->proof.pidfd = -1;
+    visitor->proof = (struct proof){.pidfd = -1, .uid = uid};
     if (!agent->is_refusing) {
         rights_expect(fd);
     }
@@ -289,11 +317,8 @@ void visitor_free(struct visitor *visitor)
 {
     struct agent *agent = visitor->agent;
     list_remove(&visitor->in_agent);
-    agent->visitor_count--;
-    if (visitor->process != NULL) {
-        list_remove(&visitor->in_process);
-        agent_release(agent, visitor->process);
-    }
+    ties_dismiss(agent->ties, visitor->proof.uid);
+    agent_leave(agent, visitor);
     if (visitor->proof.pidfd >= 0) {
         close(visitor->proof.pidfd);
     }

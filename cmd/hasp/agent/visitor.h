@@ -4,12 +4,14 @@
  *
  *     TIE id word START n [TTL ms]   OK tied | ERR reason
  *     UNTIE id word START n          OK untied | OK not tied
- *     DIED id word                   OK passed on: by a supervisor, of a
- * process tree that it has seen end STATUS                         lines "name
- * value", then "."
+ *     DIED id word                   OK passed on
+ *     STATUS                         lines "name value", then "."
  *
- * Answers come in the order of the requests. A line that is too long, or is
- * none of these, closes the connection; so does a passed descriptor. */
+ * DIED is for a supervisor, which has seen a whole process tree end. Answers
+ * come in the order of the requests. A line that is too long, or is none of
+ * these, closes the connection; so does a passed descriptor. A TIE that is read
+ * after the program has closed the connection is refused, as is such an UNTIE
+ * if the program has another one: it can have asked for the opposite there. */
 
 #ifndef HASP_CMD_HASP_AGENT_VISITOR_H
 #define HASP_CMD_HASP_AGENT_VISITOR_H
@@ -40,8 +42,9 @@ struct visitor {
     char output[VISITOR_OUTPUT_MAX];
 };
 
-/* Takes the accepted socket 'fd', or closes it. */
-void visitor_new(struct agent *agent, int fd);
+/* Takes the accepted socket 'fd' of a user that ties_admit() has let in, or
+ * closes it. */
+void visitor_new(struct agent *agent, int fd, uid_t uid);
 void visitor_free(struct visitor *visitor);
 /* Its socket is ready. */
 void visitor_ready(struct visitor *visitor, uint32_t events);
