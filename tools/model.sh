@@ -99,6 +99,15 @@ quick()
         NO_OWN_CHECK RECORDED_LATER NOBODY_CONTINUES REMOVE_KEEPS_RECORD; do
         try fails replace $without
     done
+    try holds cells
+    try holds cells ROUND ANY_TOKEN
+    for without in NO_EMPTY_CHECK NO_TAKER NO_EPOCH_CHECK \
+        DECIDED_WHEN_PROPOSED NO_JOIN; do
+        try fails cells HARM $without
+    done
+    try fails cells ANY_TOKEN
+    try fails cells ROUND ANY_TOKEN GIVES=5 ROW_ALONE
+    try fails cells ROUND ANY_TOKEN GIVES=5 OWN_CLOCK
     try holds silence LEASE=2 LOG=4 TERMS=2
     try holds silence LEASE=2 LINGER=1 LOG=4 TERMS=2
     try holds silence SPANS LEASE=2 LOG=5
