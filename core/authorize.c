@@ -214,6 +214,24 @@ bool authorize_passes(struct core *core, struct request *request,
     UNREACHABLE();
 }
 
+bool authorize_is_own(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    struct result result;
+    if (lockfsm_cell_count(core->fsm) == 0 ||
+        request->command->needs != NEEDS_READ ||
+        (request->command->flags & COMMAND_REDIS) != 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        if (lockfsm_name_is_foreign(core->fsm, call->names[i], &result)) {
+            return authorize_refuse(core, request, WORD_FOREIGN, result.text,
+                                    true);
+        }
+    }
+    return true;
+}
+
 bool authorize_has(const struct core *core, const struct request *request,
                    enum verb verb)
 {
@@ -240,10 +258,12 @@ bool authorize_sees(const struct core *core, const struct request *request,
 bool authorize_refuses_entry(struct core *core, struct request *request,
                              const struct entry *entry)
 {
-    struct result result;
+    struct result result = {.code = RESULT_OK};
     CHECK(entry->op != OP_NONE && entry->user == request->user);
-    if (authorize_is_free(core, request) || request->req != 0 ||
-        !lockfsm_refuses(core->fsm, entry, &result)) {
+    if (request->req != 0 ||
+        !(authorize_is_free(core, request)
+              ? cells_refuse(core->fsm, entry, &result)
+              : lockfsm_refuses(core->fsm, entry, &result))) {
         return false;
     }
     (void)authorize_refuse(core, request, result_word(result.code),

@@ -36,6 +36,11 @@ bool authorize_passes(struct core *core, struct request *request,
  * are now. */
 bool authorize_passes_keys(struct core *core, struct request *request,
                            const struct call *call, bool is_final);
+/* True if the names that a confirmed read asks for are this cell's
+ * (lockfsm/cells.h). Otherwise it has been refused with FOREIGN: "not held"
+ * would be wrong. redis_read() checks keys itself. */
+bool authorize_is_own(struct core *core, struct request *request,
+                      const struct call *call);
 /* True if the requester has this verb of the cluster. */
 bool authorize_has(const struct core *core, const struct request *request,
                    enum verb verb);

@@ -13,6 +13,7 @@
  *     x  a value (may be empty)  u  a user's or a role's name
  *     h  a SHA-256               b  a verb
  *     y  a setting's name        z  a setting's value (may be empty)
+ *     w  a word, which the command checks
  *
  * Every error that a client can make in arguments is reported here, with the
  * command's name. */
@@ -235,7 +236,7 @@ static bool parse_names(struct parse *parse)
     return true;
 }
 
-/* Parses an operand of the commands about users. */
+/* Parses an operand of the commands about users and cells. */
 static bool parse_of_user(struct parse *parse, char letter)
 {
     struct call *call = parse->call;
@@ -255,6 +256,9 @@ static bool parse_of_user(struct parse *parse, char letter)
                    "unknown verb; use read, share, lock, fence, kick, "
                    "sessions, blacklist, cluster, backup, audit, admin or "
                    "access");
+    case 'w':
+        return call_check_size(parse, "a word", argument.size, 1,
+                               LOCK_NAME_SIZE_MAX);
     default:
         return (argument.size == (size_t)2 * PROOF_SIZE &&
                 hex_get(argument, call->proof, PROOF_SIZE)) ||
@@ -291,7 +295,7 @@ static bool parse_operand(struct parse *parse, char letter)
     } else if (parse->at >= call->count) {
         return call_parse_fail(parse, "wrong number of arguments");
     }
-    if (strchr("ubhyz", letter) != NULL) {
+    if (strchr("ubhwyz", letter) != NULL) {
         return letter < 'y' ? parse_of_user(parse, letter)
                             : parse_of_setting(parse, letter);
     }

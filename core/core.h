@@ -555,7 +555,8 @@ const char *core_check(const struct core *core);
     X(NOPROTO, true, 0)        \
     X(NOSCRIPT, true, 0)       \
     X(WRONGTYPE, true, 0)      \
-    X(EXECABORT, true, 0)
+    X(EXECABORT, true, 0)      \
+    X(FOREIGN, true, 421)
 
 /* The verdict on a request, set by the code that decides it and never read from
  * the reply (core/outcome.h). */

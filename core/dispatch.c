@@ -643,7 +643,8 @@ static void read_now(struct core *core, struct request *request)
     CHECK(call != NULL);
     request_leave(core, request);
     if (!request->must_be_refused) {
-        if (authorize_passes(core, request, call, true)) {
+        if (authorize_passes(core, request, call, true) &&
+            authorize_is_own(core, request, call)) {
             request->command->read(core, request);
         }
         return;

@@ -25,6 +25,7 @@ static const struct {
     [RESULT_QUARANTINED] = {WORD_BUSY, "quarantine after a restore: nothing is "
                                        "granted yet; try again later"},
     [RESULT_QUOTA] = {WORD_QUOTA, NULL},
+    [RESULT_FOREIGN] = {WORD_FOREIGN, NULL},
 };
 
 enum core_word result_word(enum result_code code)

@@ -17,6 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/codec.h"
+#include "lockfsm/cells.h"
 #include "lockfsm/limits.h"
 #include "lockfsm/model.h"
 #include "lockfsm/store/arena.h"

@@ -592,6 +592,9 @@ static const char *invariants_check_size(const struct lockfsm *fsm)
     LIST_FOR (const struct blacklisting, entry, &fsm->blacklist, in_order) {
         size += structure_size(&entry->stored);
     }
+    LIST_FOR (const struct cell, cell, &fsm->cells.list, in_order) {
+        size += structure_size(&cell->stored) + cell->prefix.size;
+    }
     return size != lockfsm_limit_use(fsm, LIMIT_STATE_SIZE)
                ? "a wrong size of the state"
                : NULL;
@@ -801,6 +804,43 @@ static const char *check_orders(const struct lockfsm *fsm)
                : "a structure is missing from its ordered set";
 }
 
+/* What a cell has given away, or never had, is empty: so nothing is left that
+ * the next owner could grant again. */
+static const char *check_cells(const struct lockfsm *fsm)
+{
+    const struct cell *before = NULL;
+    uint32_t count = 0;
+    LIST_FOR (const struct cell, cell, &fsm->cells.list, in_order) {
+        if ((before != NULL &&
+             bytes_compare(before->prefix, cell->prefix) >= 0) ||
+            cell->epoch > fsm->cells.epoch) {
+            return "a row of the map of cells out of its order";
+        }
+        before = cell;
+        count++;
+    }
+    if (count != fsm->cells.count || count > CELL_COUNT_MAX ||
+        (fsm->cells.is_doubtful && count == 0)) {
+        return "a wrong count of cells";
+    }
+    if (count == 0) {
+        return NULL;
+    }
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
+        const struct cell *cell = lockfsm_cell_of(fsm, lock->name);
+        if (cell != NULL && !cell->is_own) {
+            return "a lock under a prefix of another cell";
+        }
+    }
+    HASH_FOR (const struct fence, fence, fsm->fences, by_resource) {
+        const struct cell *cell = lockfsm_cell_of(fsm, fence->resource);
+        if (cell != NULL && !cell->is_own) {
+            return "a fence under a prefix of another cell";
+        }
+    }
+    return NULL;
+}
+
 static const char *invariants_check_members(const struct lockfsm *fsm)
 {
     uint32_t count = 0, removed = 0;
@@ -851,5 +891,6 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     wrong = wrong != NULL ? wrong : check_users(fsm);
     wrong = wrong != NULL ? wrong : check_orders(fsm);
     wrong = wrong != NULL ? wrong : invariants_check_members(fsm);
+    wrong = wrong != NULL ? wrong : check_cells(fsm);
     return wrong != NULL ? wrong : invariants_check_size(fsm);
 }

@@ -36,6 +36,7 @@ static void lockfsm_init(struct lockfsm *fsm)
     list_init(&fsm->blacklist);
     list_init(&fsm->members.list);
     list_init(&fsm->acts.list);
+    list_init(&fsm->cells.list);
     users_init(fsm);
     list_init(&fsm->settle.touched);
     list_init(&fsm->settle.unbacked);

@@ -61,6 +61,10 @@
  */
 #define WAITING_COUNT_MAX 64
 #define ENDED_COUNT_MAX 64
+/* The rows of the map of cells (lockfsm/cells.h). */
+#define CELL_COUNT_MAX 64
+#define CELL_PREFIX_SIZE_MAX 128
+#define CELL_ENDPOINTS_SIZE_MAX 255
 #define FORMER_ID_MAX 8 /* Ids of earlier epochs that the state keeps. */
 #define FORMER_IDS_SIZE ((size_t)FORMER_ID_MAX * CLUSTER_ID_SIZE)
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
@@ -99,7 +103,8 @@ enum result_code {
     RESULT_NO_AUTH,       /* text: why that user has no rights. */
     RESULT_NO_PERMISSION, /* text: the missing right. */
     RESULT_QUARANTINED, /* Not waiting, while nothing is granted: try later. */
-    RESULT_QUOTA        /* text: which quota of the entry's user. */
+    RESULT_QUOTA,       /* text: which quota of the entry's user. */
+    RESULT_FOREIGN      /* text: which cell has the name. */
 };
 
 /* Meaning of 'token' and 'count' with RESULT_OK:
@@ -117,6 +122,7 @@ enum result_code {
  *   FENCE_REMOVE            count: 1 or 0
  *   USER_SET, ROLE_SET      token: 'changed' of the user, of the role
  *   SECRET_ADD              token: its number
+ *   CELLS                   count: the map's epoch
  *   USER_REMOVE, SECRET_REMOVE, ROLE_REMOVE   count: 1 or 0
  *   REDIS                   count: 1, or 0: a key has changed; token:
  *                           the id of the session that it opened, or 0 */

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/cluster_id.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/treap.h"
@@ -377,6 +378,22 @@ struct revocation {
     char digits[2 * FINGERPRINT_SIZE + 1]; /* Hexadecimal. */
     struct bytes subject; /* Owned: its subject, as given then; or empty. */
     uint64_t log_index;   /* The entry that revoked it. */
+    struct stored stored;
+};
+
+/* A row of the map of cells (lockfsm/cells.h): a prefix of names, and whether
+ * they are this cluster's. */
+struct cell {
+    struct list in_order; /* By prefix. */
+    struct bytes prefix;  /* Owned. */
+    bool is_own;
+    struct bytes endpoints; /* Owned. Of the other cell; empty with is_own. */
+    /* The cluster to which the prefix was given, or from which it was taken;
+     * zero: no receipt. */
+    uint8_t cluster[CLUSTER_ID_SIZE];
+    uint64_t epoch;     /* Of the hand-over. */
+    uint64_t log_index; /* The entry that made the row. */
+    uint64_t token;     /* The giver's highest token. */
     struct stored stored;
 };
 

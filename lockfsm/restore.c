@@ -98,6 +98,9 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     CHECK(fsm->uses.waits == 0 && fsm->members.count == 0);
     CHECK(list_is_empty(&fsm->left.cut) &&
           list_is_empty(&fsm->left.to_recheck));
+    /* It may have given away, since the backup, what the restored map calls its
+     * own. */
+    fsm->cells.is_doubtful = fsm->cells.count > 0;
     fsm->acts.first = fsm->acts.last + 1;
     if (cluster_id_is_known(fsm->epoch.cluster_id)) {
         memmove(fsm->epoch.former_ids + CLUSTER_ID_SIZE, fsm->epoch.former_ids,

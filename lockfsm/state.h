@@ -9,6 +9,7 @@
  *     lockfsm.c          decodes the entry and finds its function in the table
  *     dedup.c            returns the stored result of a repeated request
  *     access.c           checks the rights of the entry's user
+ *     cells.c            checks that its names are this cluster's
  *     audit.c            records administrative acts
  *     acquire.c convert.c release.c session_lifecycle.c blacklist.c redis.c
  *     cluster.c clock.c fences.c limits.c quota.c users.c revocations.c
@@ -29,6 +30,7 @@
 #define HASP_LOCKFSM_STATE_H
 
 #include "base/check.h"
+#include "lockfsm/cells.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/store/arena.h"
@@ -96,6 +98,7 @@ enum record_kind {
     RECORD_ROLE,
     RECORD_REVOCATION,
     RECORD_ACT,
+    RECORD_CELL,
     RECORD_KIND_COUNT
 };
 
@@ -204,6 +207,14 @@ struct member_list {
     uint32_t removed_count; /* ... and former members. */
 };
 
+/* The map of cells (lockfsm/cells.h). */
+struct cells {
+    struct list list; /* Nodes: cell.in_order. */
+    uint32_t count;
+    uint64_t epoch;   /* The highest of all hand-overs that it knows. */
+    bool is_doubtful; /* Restored: nothing is this cluster's until VOUCH. */
+};
+
 /* The work left to finish_entry(); none between two entries. */
 struct unsettled {
     struct list touched;     /* Locks to settle; ... */
@@ -269,6 +280,7 @@ struct lockfsm {
     struct access access;
     struct acts acts;
     struct member_list members;
+    struct cells cells;
 
     /* Indexes, sums and memory. */
     struct treap lock_order;
@@ -368,6 +380,12 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
 /* To be called after its incarnation was set, or found to be 0. */
 void member_count_in(struct lockfsm *fsm, const struct member *member);
 void member_free(struct lockfsm *fsm, struct member *member);
+
+/* --- cells.c -------------------------------------------------------------- */
+
+/* A row with this prefix, which no row has yet; the caller fills it. */
+struct cell *cell_new(struct lockfsm *fsm, struct bytes prefix);
+bool cell_prefix_is_valid(struct bytes prefix);
 
 /* --- limits.c ------------------------------------------------------------- */
 

@@ -52,6 +52,7 @@ enum table_map {
     TABLE_ROLES,
     TABLE_REVOKED,
     TABLE_ACTS,
+    TABLE_CELLS,
     TABLE_MAP_COUNT
 };
 

@@ -55,10 +55,10 @@ struct lmdb_txn {
     MDB_txn *mdb;
 };
 
-_Static_assert(TABLE_MAP_COUNT == 13, "a new map needs a name here");
+_Static_assert(TABLE_MAP_COUNT == 14, "a new map needs a name here");
 static const char *const map_names[TABLE_MAP_COUNT] = {
     "meta",   "sessions", "locks", "holds", "waits",   "blacklist", "results",
-    "fences", "members",  "users", "roles", "revoked", "acts",
+    "fences", "members",  "users", "roles", "revoked", "acts",      "cells",
 };
 
 /* LMDB caveat: "do not have open an LMDB database twice in the same process at

@@ -65,6 +65,7 @@ OWNERS = {
         'access.revocation_order': ['lockfsm/user/revocations'],
         'acts': ['lockfsm/user/audit'],
         'members': ['lockfsm/cluster'],
+        'cells': ['lockfsm/cells'],
         'settle': ['lockfsm/lock/finish_entry'],
         'settle.emptied': ['lockfsm/lock/holds', 'lockfsm/session/sessions'],
         'search': ['lockfsm/lock/deadlock'],

@@ -85,6 +85,7 @@ static const struct word *find_word(const char *code)
         {"NOAUTH", EX_NOPERM, "the node requires a user and a password"},
         {"WRONGPASS", EX_NOPERM, NULL},
         {"NOTLS", EX_CONFIG, NULL},
+        {"FOREIGN", EX_CONFIG, NULL},
         {"NOPERM", EX_NOPERM, "not allowed"},
         {"DEADLOCK", EX_TEMPFAIL,
          "the wait would never end: the holder waits for this session "

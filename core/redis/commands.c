@@ -48,7 +48,7 @@ struct finding {
     struct value answer;
     bool is_missed;      /* A watched key has changed, so EXEC does nothing. */
     enum core_word word; /* WORD_NONE: it can be done; otherwise why not: */
-    char error[SCRIPT_WHY_SIZE];
+    char error[2 * SCRIPT_WHY_SIZE];
 };
 
 /* --- Arguments ------------------------------------------------------------ */
@@ -545,6 +545,30 @@ static void commands_bar(struct core *core, struct finding *finding)
     }
 }
 
+/* Keys of other cells (lockfsm/cells.h) are not free but unknown. Values that
+ * this cell has can always be deleted. */
+static void commands_bar_cells(struct core *core, struct finding *finding)
+{
+    uint32_t foreign = 0;
+    struct result result;
+    for (uint32_t i = 0; i < finding->keys.count; i++) {
+        const struct redis_key *key = &finding->keys.view[i].key;
+        if (key->was != REDIS_VALUE &&
+            lockfsm_name_is_foreign(core->fsm, key->name, &result)) {
+            foreign++;
+            finding->word = WORD_FOREIGN;
+            snprintf(finding->error, sizeof finding->error, "%.*s",
+                     (int)result.text.size, (const char *)result.text.data);
+        }
+    }
+    if (foreign > 0 && foreign < finding->keys.count) {
+        finding->word = WORD_BADARG;
+        snprintf(finding->error, sizeof finding->error,
+                 "the keys belong to several cells: one command can name those "
+                 "of one cell only");
+    }
+}
+
 /* Decides on a request; 'is_current': the state here is certainly the
  * leader's. */
 static void commands_decide(struct core *core, struct request *request,
@@ -558,13 +582,16 @@ static void commands_decide(struct core *core, struct request *request,
     }
     commands_carry_out(core, request, &finding);
     commands_bar(core, &finding);
+    if (lockfsm_cell_count(core->fsm) > 0) {
+        commands_bar_cells(core, &finding);
+    }
     if (!commands_changes(&finding)) {
         if (!is_current) {
             read_index_enqueue(core, request);
             return;
         }
         if (finding.word != WORD_NONE && finding.word != WORD_BUSY &&
-            finding.keys.is_script) {
+            finding.word != WORD_FOREIGN && finding.keys.is_script) {
             note_refused(core, request, &finding);
         }
         if (finding.word != WORD_NONE) {

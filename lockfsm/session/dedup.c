@@ -133,15 +133,16 @@ static bool only_frees(const struct entry *command)
 
 /* Stores the result of the entry, which may have ended the session itself. A
  * refusal is not stored if the state or its user has no room for it, if its
- * user has no rights at all at the moment, or during a quarantine: it has
- * changed nothing, so a later repetition may get another answer. */
+ * user has no rights at all at the moment, during a quarantine, or if the
+ * name is another cell's: it has changed nothing, so a later repetition may get
+ * another answer. */
 static void dedup_keep(struct lockfsm *fsm, uint64_t hash,
                        const struct result *result)
 {
     const struct origin *origin = &fsm->entry.origin;
     struct session *session = session_find(fsm, origin->session);
     if (session == NULL || result->code == RESULT_NO_AUTH ||
-        result->code == RESULT_QUARANTINED ||
+        result->code == RESULT_QUARANTINED || result->code == RESULT_FOREIGN ||
         (result->code != RESULT_OK && result->code != RESULT_QUEUED &&
          (state_is_full(fsm) || user_is_full(fsm->entry.user)))) {
         return;
@@ -176,7 +177,8 @@ void dedup_run(struct lockfsm *fsm, const struct entry *command,
     bool may_begin = command->op == OP_OPEN &&
                      session_find(fsm, fsm->entry.origin.session) == NULL;
     if (fsm->entry.origin.req == 0 || may_begin) {
-        if (!access_refuses(fsm, command, result)) {
+        if (!access_refuses(fsm, command, result) &&
+            !cells_refuse(fsm, command, result)) {
             apply(fsm, command, result);
         }
         return;
@@ -189,9 +191,10 @@ void dedup_run(struct lockfsm *fsm, const struct entry *command,
     dedup_acknowledge(fsm, session);
     if (is_new(fsm, session, hash, result, &is_waiting)) {
         /* The two records are the result and the numbers. */
-        if (access_refuses(fsm, command, result)) {
+        if (access_refuses(fsm, command, result) ||
+            cells_refuse(fsm, command, result)) {
             /* Such a refusal is stored like any other, unless the user has no
-             * rights at the moment. */
+             * rights at the moment or the name is another cell's. */
         } else if (only_frees(command) ||
                    (!growth_is_refused(fsm, 2, 0, result) &&
                     !user_growth_is_refused(fsm, &kept, result))) {

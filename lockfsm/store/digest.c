@@ -193,6 +193,9 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
     HASH_FOR (const struct role, role, fsm->access.roles, by_name) {
         sum += share_of(&record, &role->stored);
     }
+    LIST_FOR (struct cell, cell, &fsm->cells.list, in_order) {
+        sum += share_of(&record, &cell->stored);
+    }
     LIST_FOR (struct act, act, &fsm->acts.list, in_order) {
         sum += share_of(&record, &act->stored);
     }

@@ -425,6 +425,23 @@ static struct stored *new_act(struct loading *loading, struct reader *key)
     return reader_ok(key, true) ? &act_new(loading->fsm, number)->stored : NULL;
 }
 
+static struct stored *new_cell(struct loading *loading, struct reader *key)
+{
+    struct bytes prefix = reader_bytes(key, reader_u8(key));
+    return reader_ok(key, true) && cell_prefix_is_valid(prefix)
+               ? &cell_new(loading->fsm, prefix)->stored
+               : NULL;
+}
+
+static const char *check_cell(struct loading *loading, void *structure)
+{
+    const struct cell *cell = structure;
+    (void)loading;
+    return cell->is_own == (cell->endpoints.size == 0) && cell->log_index != 0
+               ? NULL
+               : "a row of the map of cells";
+}
+
 /* The functions that create the structure of a record, by map and by kind. */
 static struct stored *(*const makers[])(struct loading *, struct reader *) = {
     [TABLE_SESSIONS] = new_session,   [TABLE_LOCKS] = new_lock,
@@ -432,7 +449,8 @@ static struct stored *(*const makers[])(struct loading *, struct reader *) = {
     [TABLE_RESULTS] = new_result,     [TABLE_BLACKLIST] = new_blacklisting,
     [TABLE_FENCES] = new_fence,       [TABLE_MEMBERS] = new_member,
     [TABLE_USERS] = new_user,         [TABLE_ROLES] = new_role,
-    [TABLE_REVOKED] = new_revocation, [TABLE_ACTS] = new_act};
+    [TABLE_REVOKED] = new_revocation, [TABLE_ACTS] = new_act,
+    [TABLE_CELLS] = new_cell};
 static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
                                                       void *) = {
     [RECORD_SESSION] = load_check_session,
@@ -444,7 +462,8 @@ static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
     [RECORD_USER] = load_check_user,
     [RECORD_ROLE] = check_role,
     [RECORD_MEMBER] = check_member,
-    [RECORD_REVOCATION] = check_revocation};
+    [RECORD_REVOCATION] = check_revocation,
+    [RECORD_CELL] = check_cell};
 
 static int load_record(void *data, struct bytes key, struct bytes value)
 {
@@ -507,7 +526,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         TABLE_META,      TABLE_ROLES,  TABLE_USERS,   TABLE_SESSIONS,
         TABLE_LOCKS,     TABLE_HOLDS,  TABLE_WAITS,   TABLE_RESULTS,
         TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS, TABLE_REVOKED,
-        TABLE_ACTS};
+        TABLE_ACTS,      TABLE_CELLS};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         loading->map = order[i];
         int error = 0;

@@ -152,6 +152,14 @@ static void put_key_of_revocation(struct buffer *out, const void *structure)
     buffer_put(out, revocation->fingerprint, FINGERPRINT_SIZE);
 }
 
+/* The size comes first, since no key of the table may be empty. */
+static void put_key_of_cell(struct buffer *out, const void *structure)
+{
+    const struct cell *cell = structure;
+    buffer_put_u8(out, (uint8_t)cell->prefix.size);
+    buffer_put_bytes(out, cell->prefix);
+}
+
 static void put_key_of_act(struct buffer *out, const void *structure)
 {
     records_put_number(out, ((const struct act *)structure)->number);
@@ -178,6 +186,7 @@ const struct record_kind_row record_kinds[RECORD_KIND_COUNT] = {
     [RECORD_USER] = KIND(user, TABLE_USERS, put_key_of_user),
     [RECORD_ROLE] = KIND(role, TABLE_ROLES, put_key_of_role),
     [RECORD_ACT] = KIND(act, TABLE_ACTS, put_key_of_act),
+    [RECORD_CELL] = KIND(cell, TABLE_CELLS, put_key_of_cell),
     [RECORD_REVOCATION] = KIND(revocation, TABLE_REVOKED,
                                put_key_of_revocation),
 };

@@ -384,7 +384,8 @@ bool lockfsm_refuses(struct lockfsm *fsm, const struct entry *entry,
 {
     *ret_result = (struct result){.code = RESULT_OK};
     return access_hides_session(fsm, entry, ret_result) ||
-           access_refuses(fsm, entry, ret_result);
+           access_refuses(fsm, entry, ret_result) ||
+           cells_refuse(fsm, entry, ret_result);
 }
 
 /* --- Withdrawal ----------------------------------------------------------- */

@@ -114,10 +114,7 @@ static void trail_put_grants(struct lockfsm *fsm,
     trail_put_list(fsm, "grants", 0, fsm->scratch.listed.size);
 }
 
-/* Adds further information for operators, from the state before the entry is
- * applied. */
-static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
-                           struct trail *trail)
+static const char *trail_of_act(uint32_t kind)
 {
     static const char *const acts[] = {
         [ACT_ADD] = "RAFT.ADD",         [ACT_PROMOTE] = "RAFT.PROMOTE",
@@ -125,6 +122,24 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
         [ACT_LOGIN] = "AUDIT.LOGIN",    [ACT_UPDATE] = "RAFT.UPDATE",
         [ACT_REPLACE] = "RAFT.REPLACE",
     };
+    return kind < sizeof acts / sizeof acts[0] ? acts[kind] : "ACT";
+}
+
+static const char *trail_of_cells(uint32_t kind)
+{
+    static const char *const cells[] = {
+        [CELLS_JOIN] = "CELLS.JOIN",   [CELLS_GIVE] = "CELLS.GIVE",
+        [CELLS_TAKE] = "CELLS.TAKE",   [CELLS_POINT] = "CELLS.POINT",
+        [CELLS_VOUCH] = "CELLS.VOUCH", [CELLS_CONFIRM] = "CELLS.CONFIRM",
+    };
+    return kind < sizeof cells / sizeof cells[0] ? cells[kind] : "CELLS";
+}
+
+/* Adds further information for operators, from the state before the entry is
+ * applied. */
+static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
+                           struct trail *trail)
+{
     struct buffer *what = &fsm->scratch.what;
     char digits[2 * FINGERPRINT_SIZE + 1];
     const struct fence *fence;
@@ -168,9 +183,10 @@ static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
         trail_write_text(what, "fingerprint", bytes_of_text(digits));
         return;
     case OP_ACT:
-        if (command->act->kind < sizeof acts / sizeof acts[0]) {
-            trail->command = acts[command->act->kind];
-        }
+        trail->command = trail_of_act(command->act->kind);
+        return;
+    case OP_CELLS:
+        trail->command = trail_of_cells(command->cells->kind);
         return;
     case OP_USER_SET:
         trail_put_user(fsm, command->user_set);

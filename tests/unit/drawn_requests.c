@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/cluster_id.h"
+#include "base/digest.h"
 #include "base/sha.h"
 #include "core/commands/commands.h"
 #include "core/core.h"
@@ -210,6 +212,34 @@ static void put_address(struct draw *draw)
     put_text(draw, PICK(draw, addresses));
 }
 
+static void put_endpoints(struct draw *draw)
+{
+    static const char *const endpoints[] = {"h:1", "h:1,h:2", "a b", "k"};
+    put_text(draw, PICK(draw, endpoints));
+}
+
+static void put_cluster(struct draw *draw)
+{
+    static const char *const clusters[] = {
+        "00000000000000000000000000000007", "00000000000000000000000000000008",
+        "00000000000000000000000000000000", "7"};
+    put_text(draw, PICK(draw, clusters));
+}
+
+/* A receipt of another cell, or a part of one. */
+static void put_receipt(struct draw *draw)
+{
+    static const char prefixes[] = "akb";
+    uint8_t bytes[2 * CLUSTER_ID_SIZE + 3 * 8 + 1 + 8] = {7};
+    size_t size = sizeof bytes - 8;
+    bytes[CLUSTER_ID_SIZE] = (uint8_t)below(draw, 3);
+    bytes[2 * CLUSTER_ID_SIZE + 7] = (uint8_t)below(draw, 9);
+    bytes[size - 1] = (uint8_t)prefixes[below(draw, 3)];
+    store_u64_be(bytes + size, digest_short(0, bytes_of(bytes, size)));
+    hex_put(next_room(draw), bytes_of(bytes, sizeof bytes));
+    put_room(draw, 2 * (sizeof bytes - (below(draw, 4) == 0)));
+}
+
 static void put_cursor(struct draw *draw)
 {
     static const char *const cursors[] = {"0", "", "k", "=k", "4=k"};
@@ -360,6 +390,9 @@ static const struct {
     {"limit", put_limit},
     {"setting", put_value},
     {"address", put_address},
+    {"endpoints", put_endpoints},
+    {"cluster", put_cluster},
+    {"receipt", put_receipt},
     {"cursor", put_cursor},
     {"index", put_index},
     {"term", put_index},

@@ -23,6 +23,7 @@
 
 #include <glob.h>
 
+#include "tests/unit/fsm_cells.h"
 #include "tests/unit/fsm_durable.h"
 #include "tests/unit/fsm_ends.h"
 #include "tests/unit/fsm_script.h"
@@ -383,6 +384,7 @@ static const char *const code_names[] = {
     [RESULT_NO_PERMISSION] = "no permission",
     [RESULT_QUARANTINED] = "quarantined",
     [RESULT_QUOTA] = "quota",
+    [RESULT_FOREIGN] = "foreign",
 };
 
 static const char *const effect_names[] = {
@@ -771,6 +773,7 @@ static const struct {
     {"begin", run_begin, RUN_ENTRY},
     {"feature", run_feature, RUN_ENTRY},
     {"limit", run_limit, RUN_ADMIN},
+    {"cells", run_cells, RUN_ADMIN},
     {"quarantineover", run_quarantine_over, RUN_ENTRY},
     {"open", run_open, RUN_ENTRY},
     {"close", run_close, RUN_ENTRY},
@@ -821,6 +824,7 @@ static const struct {
     {"listed", show_blacklist, RUN_SHOW},
     {"cluster", show_cluster, RUN_SHOW},
     {"acts", show_acts, RUN_SHOW},
+    {"map", show_cells, RUN_SHOW},
 };
 
 static void run_line(struct script *script, char *line)

@@ -606,18 +606,17 @@ static void fill(struct world *world)
         .is_waiting = true};
     encode_acquire(&world->command, &c);
     apply(world);
-    struct origin nobody = {0};
-    encode_fence_admit(
-        &world->command,
-        &(struct fence_admit_command){
-            .origin = nobody, .resource = BYTES_LITERAL("disk"), .token = 101});
+    struct fence_admit_command admit = {.resource = BYTES_LITERAL("disk"),
+                                        .token = 101};
+    encode_fence_admit(&world->command, &admit);
     apply(world);
     struct blacklist_add_command listing = {.client = BYTES_LITERAL("x*")};
     encode_blacklist_add(&world->command, &listing);
     apply(world);
-    encode_cert_revoke(&world->command,
-                       &(struct cert_revoke_command){
-                           .fingerprint = {7}, .subject = BYTES_LITERAL("x")});
+    struct cert_revoke_command revoke = {.fingerprint = {7}};
+    encode_cert_revoke(&world->command, &revoke);
+    apply_as(world, USER_LOCAL);
+    encode_cells(&world->command, &(struct cells_command){.kind = CELLS_VOUCH});
     apply_as(world, USER_LOCAL);
     lockfsm_change(world->fsm, ++world->index, 1,
                    &(struct lockfsm_member){1, 11}, 1);
