@@ -104,6 +104,7 @@ subcommand_fn run_member_drain;
 subcommand_fn run_member_update, run_member_replace;
 subcommand_fn run_log_level, run_log_format, run_log_slow, run_config_show;
 subcommand_fn run_config_diff, run_slow;
+subcommand_fn run_cells, run_cells_change, run_cells_give;
 
 /* Subcommands that are one request: a paged list whose operand is an optional
  * prefix; a record or several; a name and a token, for which the answer 1
