@@ -293,6 +293,12 @@ struct core_options {
     bool founds_access_required;
     bool finalizes_itself; /* Raise the cluster to it without RAFT.FINALIZE. */
     uint32_t slow_ms; /* Requests that take longer are recorded; 0: none. */
+    /* As the leader: replace a voter that lost its directory when it has been
+     * missed for this time; 0: only on request. The nodes must authenticate
+     * each other. */
+    uint64_t replace_empty_ns;
+    /* The volume of this node's directory has the file REPLACE_MARKER. */
+    bool is_marked;
     struct core_limits limits;
     /* The resource that the caller shares out among clients, also for requests
      * of other nodes' clients; the core reports the cost of each request
@@ -509,6 +515,11 @@ enum core_users {
     CORE_USERS_ENFORCED
 };
 enum core_users core_users(const struct core *core);
+/* This file shows that a volume is mounted (cluster.replace_empty). */
+#define REPLACE_MARKER "hasp-volume"
+/* True if a voter runs with another directory than its own, or is being
+ * replaced; 'why' says what that waits for. Known to the leader. */
+bool core_replacement_waits(const struct core *core, char why[HASP_WHY_SIZE]);
 /* True while NODE.DRAIN is in force (core/drain.h). */
 bool core_is_draining(const struct core *core);
 /* True if this node leads, its BEGIN has been applied, and all deadlines are

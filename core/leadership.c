@@ -235,6 +235,7 @@ void leadership_turn(struct core *core)
         return;
     }
     core->leadership.stage = LEADERSHIP_SERVING;
+    core->leadership.serving_ns = core->now_ns;
     disks_leading(core);
     feature_member_changed(core);
     transfer_put_off(core);

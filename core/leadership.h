@@ -41,6 +41,7 @@ enum leadership_stage {
 struct leadership {
     enum leadership_stage stage;
     uint64_t term;
+    uint64_t serving_ns; /* Since when it serves. */
     struct read_index read_index;
     struct propose propose;
     struct change change;

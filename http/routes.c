@@ -614,7 +614,8 @@ const struct shape shapes[] = {
      "version:text quarantine_ms:integer disk:text flush:text "
      "flush_us:integer level:integer "
      "cluster_level:integer finalize_level:integer users:text "
-     "stepped_down:text stepped_down_ms:integer elsewhere:text "
+     "replacement:text stepped_down:text stepped_down_ms:integer "
+     "elsewhere:text "
      "apart:text"},
     {"Member", "id:integer address:text role:text match:integer "
                "last_contact_ms:integer level:integer flush_us:integer "

@@ -134,6 +134,7 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->last_index);
     buffer_put_u64(out, hello->last_term);
     frame_put_terms(out, &hello->terms);
+    buffer_put_u8(out, hello->is_marked);
     /* The first byte of the frame, part of its size, must not look like TLS.
      * Readers ignore a byte at the end. */
     if ((out->size - start - FRAME_HEADER_SIZE) % 256 == FRAME_NOT_SIZE) {
@@ -170,6 +171,11 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     if (!get_terms(&reader, &hello.terms)) {
         return HASP_EPROTO;
     }
+    uint8_t is_marked = reader_u8(&reader);
+    if (!reader_ok(&reader, false) || is_marked > 1) {
+        return HASP_EPROTO;
+    }
+    hello.is_marked = is_marked == 1;
     memcpy(hello.cluster_id, cluster_id.data, sizeof hello.cluster_id);
     *ret = hello;
     return 0;

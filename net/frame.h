@@ -126,6 +126,7 @@ struct frame_hello {
     uint64_t last_index; /* Last entry of its log and its term; 0: empty. */
     uint64_t last_term;
     struct frame_terms terms; /* From a founder before the founding. */
+    bool is_marked;           /* Its volume is there, not a missing mount. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
 /* If this program supports none of the HELLO's versions, only the fields up to

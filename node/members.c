@@ -273,6 +273,7 @@ static void fill_hello(void *data, struct frame_hello *hello)
         core_fill_hello(members->node->core, hello);
     } else {
         founding_show(&members->node->founding, &hello->terms);
+        hello->is_marked = members->node->is_marked;
     }
 }
 

@@ -248,6 +248,7 @@ static void metrics_put_members(const struct hasp_node *node,
                                 struct buffer *out)
 {
     int32_t ppm;
+    char why[HASP_WHY_SIZE];
     metrics_head(
         out, "hasp_clock_rate_ppm", "gauge",
         "Rate of the peer's clock relative to this node's, in ppm; positive: "
@@ -266,6 +267,11 @@ static void metrics_put_members(const struct hasp_node *node,
         "Nodes that tried to connect within the last minute with a data "
         "directory that does not belong to a member (any longer): stop them.",
         node->has_begun ? core_replaced_count(node->core, turn_now()) : 0);
+    metrics_gauge(
+        out, "hasp_replacement_waiting",
+        "1 while a voter has lost its data directory and does not vote again: "
+        "the leader's status says what that waits for.",
+        node->has_begun && core_replacement_waits(node->core, why));
     metrics_head(out, "hasp_member_match_index", "gauge",
                  "Newest index at which the member's log matches this node's; "
                  "0 if this node does not lead.");

@@ -81,6 +81,7 @@ struct hasp_node {
     struct snapshot_store snapshot_store;
     struct founding founding;
     struct core_accusation accused; /* From the directory. */
+    bool is_marked;                 /* See volume.h. */
 
     struct members members;
     struct clients clients;

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/minmax.h"
+#include "base/units.h"
 #include "http/fleetlock.h"
 #include "net/local.h"
 #include "net/stream.h"
@@ -51,6 +52,7 @@ static int options_refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
 #define OPTIONAL_U64 false
 #define OPTIONAL_SIZE false
 #define OPTIONAL_FOUNDING true
+#define OPTIONAL_TIME true
 
 static const struct number {
     const char *name;
@@ -242,6 +244,19 @@ static int check_tls(const struct hasp_node_options *options,
     return 0;
 }
 
+static int check_replacing(const struct hasp_node_options *options,
+                           char why[HASP_NODE_WHY_SIZE])
+{
+    if (options->replace_empty_ms == 0 ||
+        options->tls_peer == HASP_NODE_TLS_REQUIRE) {
+        return 0;
+    }
+    return options_refuse(
+        why, "cluster.replace_empty needs tls.peer = require, since otherwise "
+             "any process at a member's address could take its place; without "
+             "TLS an operator does it: hasp member replace");
+}
+
 /* Finds an address that is used twice, as when a member line was copied and not
  * fully edited: a node would listen at another's address, or at one address
  * with both ports. */
@@ -382,6 +397,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
     int rv = check_texts(options, why);
     rv = rv ?: check_numbers(options, why);
     rv = rv ?: check_tls(options, why);
+    rv = rv ?: check_replacing(options, why);
     if (rv == 0) {
         rv = check_address(options, options->tls_client, "listen.client",
                            options->listen_client, why);
@@ -509,6 +525,7 @@ void options_for_core(const struct hasp_node_options *options,
         .heartbeat_ms = options->heartbeat_ms,
         .finalizes_itself = options->finalizes_itself,
         .slow_ms = options->slow_ms,
+        .replace_empty_ns = options->replace_empty_ms * NS_PER_MS,
         .believes_plain_peers = options->is_insecure &&
                                 options->tls_peer != HASP_NODE_TLS_REQUIRE,
         .takes_secrets_in_clear = options->is_insecure,

@@ -21,6 +21,7 @@
 #include "node/data_loss_marker.h"
 #include "node/node.h"
 #include "node/options.h"
+#include "node/volume.h"
 #include "storage/wal.h"
 
 /* 2025-01-01T00:00:00Z. */
@@ -237,6 +238,7 @@ static int startup_start_core(struct hasp_node *node,
     options.token_base = token_base_now();
     options.account = &node->turn.account;
     options.accused = node->accused;
+    options.is_marked = node->is_marked;
     options.founders_level = members_lowest_level(&node->members);
     /* The incarnation and the cluster id of the directory identify this node; a
      * wiped directory has others (node/founding.h). */
@@ -439,6 +441,12 @@ int startup_open_disk(struct hasp_node *node, struct recovery *recovery,
                                           &node->accused, why);
     if (rv != 0) {
         return rv;
+    }
+    node->is_marked = volume_is_marked(node->options.directory);
+    if (node->options.replace_empty_ms != 0 && !node->is_marked) {
+        LOG_WARN("this node's directory would not be replaced",
+                 "hint=\"cluster.replace_empty needs a file '" REPLACE_MARKER
+                 "' beside the data directory and in the same file system\"");
     }
     if (node->accused.term != 0) {
         LOG_ERROR("this node is barred", "why=%s", log_quote(why));

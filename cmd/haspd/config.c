@@ -17,6 +17,7 @@
 #include "base/address.h"
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/duration.h"
 #include "base/edit_distance.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -28,6 +29,7 @@ enum kind {
     KIND_SIZE, /* As KIND_U64; K, M or G may follow. */
     /* As KIND_SIZE, for a limit that is used when a cluster is founded. */
     KIND_FOUNDING,
+    KIND_TIME, /* In ms: "never" is 0, or with a unit, as in "10m". */
     KIND_MEMBER,
     KIND_LEVEL, /* From here on the values are words: an enum ... */
     KIND_FORMAT,
@@ -58,6 +60,9 @@ static void *config_field(const struct config *config,
 
 #define AT(config_field) offsetof(struct hasp_node_options, config_field)
 #define KIB UINT64_C(1024)
+#define MS_PER_S 1000
+#define MS_PER_DAY (UINT64_C(24) * 3600 * MS_PER_S)
+#define TIME_RANGE "never, or %" PRIu64 "s to %" PRIu64 "d"
 
 static const struct setting settings[] = {
 #define TEXT(section, key, member, min, max, standard) \
@@ -261,6 +266,27 @@ static int set_number(struct config *config, const struct setting *setting,
     return 0;
 }
 
+static int set_time(struct config *config, const struct setting *setting,
+                    const struct config_place *place, const char *value,
+                    char why[HASP_WHY_SIZE])
+{
+    uint64_t time_ms = 0;
+    bool is_never = strcmp(value, "never") == 0;
+    if (!is_never && !duration_parse(value, &time_ms)) {
+        return config_fail(why, place,
+                           "%s = '%.100s' must be never, or a time such as 10m",
+                           setting->key, value);
+    }
+    if (!is_never && (time_ms < setting->min || time_ms > setting->max)) {
+        return config_fail(why, place,
+                           "%s = %.100s is out of range: " TIME_RANGE,
+                           setting->key, value, setting->min / MS_PER_S,
+                           setting->max / MS_PER_DAY);
+    }
+    *(uint64_t *)config_field(config, setting) = time_ms;
+    return 0;
+}
+
 static int set_choice(struct config *config, const struct setting *setting,
                       const struct config_place *place, const char *value,
                       char why[HASP_WHY_SIZE])
@@ -359,6 +385,8 @@ static int config_set_value(struct config *config,
         rv = set_text(config, setting, place, value, why);
     } else if (setting->kind >= KIND_LEVEL) {
         rv = set_choice(config, setting, place, value, why);
+    } else if (setting->kind == KIND_TIME) {
+        rv = set_time(config, setting, place, value, why);
     } else {
         rv = set_number(config, setting, place, value, why);
     }
@@ -653,6 +681,15 @@ static void print_value(const struct setting *setting, const void *at,
     case KIND_FOUNDING:
         fprintf(out, "%" PRIu64, *(const uint64_t *)at);
         break;
+    case KIND_TIME: {
+        uint64_t time_ms = *(const uint64_t *)at;
+        if (time_ms == 0) {
+            fputs("never", out);
+        } else {
+            fprintf(out, "%" PRIu64 "ms", time_ms);
+        }
+        break;
+    }
     default: {
         unsigned choice = setting->kind >= KIND_FINALIZE
                               ? *(const bool *)at
@@ -847,7 +884,10 @@ static void print_short(uint64_t number, bool is_size, FILE *out)
 static void describe_range(const struct setting *setting, bool is_size,
                            FILE *out)
 {
-    if (setting->kind >= KIND_LEVEL) {
+    if (setting->kind == KIND_TIME) {
+        fprintf(out, TIME_RANGE, setting->min / MS_PER_S,
+                setting->max / MS_PER_DAY);
+    } else if (setting->kind >= KIND_LEVEL) {
         fputs(choices[setting->kind].text, out);
     } else if (setting->kind != KIND_TEXT && setting->kind != KIND_MEMBER) {
         print_short(setting->min, is_size, out);

@@ -151,7 +151,7 @@ void raft_status_run(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
-    resp_map(writer, 26);
+    resp_map(writer, 27);
     resp_key_number(writer, "node", core->options.id);
     put_incarnation(writer, "incarnation", core->options.incarnation);
     lockfsm_cluster_id(core->fsm, cluster);
@@ -182,6 +182,8 @@ void raft_status_run(struct core *core, struct request *request)
     resp_key_integer(writer, "finalize_level", feature_possible(core, why));
     resp_key_text(writer, "users", users[core_users(core)]);
     put_replaced(core, writer);
+    resp_key_text(writer, "replacement",
+                  core_replacement_waits(core, why) ? why : "");
     put_over(core, writer);
     resp_key_text(writer, "elsewhere", core_is_elsewhere(core, why) ? why : "");
     resp_key_text(writer, "apart", core_is_apart(core, why) ? why : "");

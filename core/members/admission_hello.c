@@ -26,6 +26,7 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
     hello->term = replica_term(core->replica);
     hello->last_index = replica_last_index(core->replica);
     hello->last_term = replica_last_term(core->replica);
+    hello->is_marked = core->options.is_marked;
 }
 
 /* True if it claims a newer configuration than this node's that names it: this

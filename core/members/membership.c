@@ -117,13 +117,11 @@ static void change_done(struct core *core)
 }
 
 /* The leader's own change goes no further now: it will be tried again. */
-static void change_wait(struct core *core, const char *why)
+static void replace_log_wait(struct core *core, const char *why)
 {
-    uint64_t id = core->leadership.change.member;
     if (core->now_ns >= core->members.resume_log_ns) {
         core->members.resume_log_ns = core->now_ns + RESUME_LOG_NS;
-        LOG_WARN("replacement waits", "member=%" PRIu64 " reason=%s", id,
-                 log_quote(why));
+        LOG_WARN("replacement waits", "reason=%s", log_quote(why));
     }
 }
 
@@ -134,7 +132,7 @@ static void change_refuse(struct core *core, enum core_word word,
     if (request != NULL) {
         request_refuse(core, request, word, text);
     } else {
-        change_wait(core, text);
+        replace_log_wait(core, text);
     }
 }
 
@@ -145,7 +143,7 @@ static void change_unfinished(struct core *core, const char *why)
     if (request != NULL) {
         request_fail(core, request, WORD_UNFINISHED, bytes_of_text(why));
     } else {
-        change_wait(core, why);
+        replace_log_wait(core, why);
     }
 }
 
@@ -655,6 +653,12 @@ static void try_to_take_away(struct core *core)
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
     /* Without a majority among the remaining voters the entry would never be
      * committed, nor any after it. */
+    if (is_replacement(change) && member != NULL &&
+        replacement_is_needless(core, member, why)) {
+        /* It has come back since the replacement was recorded. */
+        change_refuse(core, WORD_BADARG, why);
+        return;
+    }
     bool must_wait = is_replacement(change)
                          ? replacement_must_wait(core, id, why)
                          : is_voter && !change->is_forced &&
@@ -829,24 +833,37 @@ void membership_begin_replace(struct core *core, struct request *request,
 }
 
 /* A replacement that has taken the vote of a member is finished by whichever
- * node leads, without a request. */
+ * node leads, without a request. With cluster.replace_empty it also begins
+ * one. */
 static void replace_resume(struct core *core)
 {
     struct change *change = &core->leadership.change;
     struct replica_members members;
-    char by[64];
+    char by[64], why[HASP_WHY_SIZE];
     uint64_t id = replacement_left(core, change->resumed);
+    bool is_begun = id != 0;
     change->resume_ns = core->now_ns + RESUME_NS;
-    if (id == 0 || replica_is_transferring(core->replica)) {
+    if (replica_is_transferring(core->replica)) {
         return;
     }
-    snprintf(by, sizeof by, "RAFT.REPLACE, continued by member %" PRIu64,
+    if (!is_begun && (id = replacement_due(core)) == 0) {
+        if (core_replacement_waits(core, why)) {
+            replace_log_wait(core, why);
+        }
+        return;
+    }
+    snprintf(by, sizeof by, "%s member %" PRIu64,
+             is_begun ? "RAFT.REPLACE, continued by"
+                      : "cluster.replace_empty of",
              core->options.id);
     replica_members(core->replica, &members);
     change_open(core, COMMAND_REPLACES, "RAFT.REPLACE",
-                &(struct entry){.op = OP_NONE, .by = bytes_of_text(by)}, id);
+                &(struct entry){.op = OP_NONE,
+                                .from = bytes_of_text("the cluster"),
+                                .by = bytes_of_text(by)},
+                id);
     change->resumed = id;
-    replace_probe(core, replica_members_find(&members, id), true);
+    replace_probe(core, replica_members_find(&members, id), is_begun);
 }
 
 /* --- Events ----------------------------------------------------------------*/
@@ -884,9 +901,8 @@ uint64_t membership_next(const struct core *core)
     if (change->state != CHANGE_NONE) {
         return core->now_ns + RETRY_NS;
     }
-    return is_serving(core) && replacement_left(core, 0) != 0
-               ? change->resume_ns
-               : UINT64_MAX;
+    char why[HASP_WHY_SIZE];
+    return core_replacement_waits(core, why) ? change->resume_ns : UINT64_MAX;
 }
 
 static void membership_promoted(struct core *core)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/duration.h"
 #include "core/members/liveness.h"
 #include "core/members/peer.h"
 #include "core/state.h"
@@ -14,6 +15,8 @@
 /* A voter is level if it lacks at most this number of entries: a busy cluster
  * has some in flight. */
 #define LEVEL_ENTRIES 4096
+/* By itself the leader replaces the directory of an id once in this time. */
+#define REPLACE_PAUSE_MS (UINT64_C(3600) * 1000)
 
 /* --- Newcomers ------------------------------------------------------------ */
 
@@ -50,7 +53,8 @@ void replacement_note(struct core *core, const struct frame_hello *hello)
         .incarnation = hello->incarnation,
         .seen_ns = core->now_ns,
         .is_empty = !cluster_id_is_known(hello->cluster_id) &&
-                    hello->term == 0 && hello->last_index == 0};
+                    hello->term == 0 && hello->last_index == 0,
+        .is_marked = hello->is_marked};
 }
 
 bool replacement_has_greeted(const struct core *core, uint64_t id,
@@ -136,6 +140,22 @@ static bool are_links_proven(const struct core *core, uint64_t besides)
     return true;
 }
 
+bool replacement_is_needless(const struct core *core,
+                             const struct replica_member *member,
+                             char why[HASP_WHY_SIZE])
+{
+    if (!liveness_is_heard(core, member->id) ||
+        peer_look(core, member->id)->incarnation != member->incarnation) {
+        return false;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "member %" PRIu64 " is connected with its own data directory "
+             "(%016" PRIx64 "), and another node greets as member %" PRIu64
+             ": stop one of them",
+             member->id, member->incarnation, member->id);
+    return true;
+}
+
 static uint32_t replacement_voters(const struct core *core)
 {
     struct replica_members members;
@@ -163,13 +183,8 @@ bool replacement_is_refused(const struct core *core,
         snprintf(
             why, HASP_WHY_SIZE,
             "neither of two voters can be replaced: add a third one first");
-    } else if (liveness_is_heard(core, id) &&
-               peer_look(core, id)->incarnation == member->incarnation) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "member %" PRIu64 " is connected with its own data directory "
-                 "(%016" PRIx64 "), and another node answers at %.100s: stop "
-                 "one of them",
-                 id, member->incarnation, address);
+    } else if (replacement_is_needless(core, member, why)) {
+        return true;
     } else if (!is_forced && !are_links_proven(core, id)) {
         snprintf(why, HASP_WHY_SIZE,
                  "the nodes do not authenticate each other (tls.peer), so any "
@@ -199,4 +214,146 @@ uint64_t replacement_left(const struct core *core, uint64_t after)
         first = first == 0 ? id : first;
     }
     return first;
+}
+
+/* --- By the leader itself --------------------------------------------------
+ */
+
+/* True if it has the place of a voter in view. */
+static bool newcomer_waits(const struct core *core, const struct newcomer *one)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               one->id);
+    return one->id != 0 && core->now_ns - one->seen_ns <= SEEN_NS &&
+           member != NULL && member->role == MEMBER_VOTER &&
+           member->incarnation != one->incarnation;
+}
+
+/* The empty directory of another voter; 0: none. With two of them, what one
+ * lacks might be in the other's lost directory alone. */
+static uint64_t other_empty(const struct core *core, uint64_t id)
+{
+    for (int i = 0; i < NEWCOMER_MAX; i++) {
+        const struct newcomer *one = &core->members.newcomer[i];
+        if (one->id != id && one->is_empty && newcomer_waits(core, one)) {
+            return one->id;
+        }
+    }
+    return 0;
+}
+
+/* True if the id's former directory was removed less than an hour ago, by the
+ * wall clock: a volume that is new at each start must not change the members
+ * all the time. A clock that was set back makes the replacement later. */
+static bool was_replaced_lately(const struct core *core, uint64_t id)
+{
+    struct removal removal;
+    if (!lockfsm_removal(core->fsm, id, &removal)) {
+        return false;
+    }
+    uint64_t wall_ms = core->port.wall_ms(core->port.data);
+    return wall_ms < removal.wall_ms + REPLACE_PAUSE_MS;
+}
+
+/* How long the leader has missed it, in this leadership. */
+static uint64_t missed_ns(const struct core *core, uint64_t id)
+{
+    uint64_t led_ns = core->now_ns - core->leadership.serving_ns;
+    uint64_t silence_ms = core->port.peer_silence_ms(core->port.data, id);
+    return silence_ms < led_ns / NS_PER_MS ? silence_ms * NS_PER_MS : led_ns;
+}
+
+static bool is_marked(const struct newcomer *one, char why[HASP_WHY_SIZE])
+{
+    if (!one->is_marked) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the volume of node %" PRIu64 " has no file '" REPLACE_MARKER
+                 "' beside the data directory, as if its mount were missing: "
+                 "mount it, or if it is new: hasp member replace %" PRIu64,
+                 one->id, one->id);
+    }
+    return one->is_marked;
+}
+
+/* True if the leader may begin to replace the voter by itself. */
+static bool newcomer_is_due(const struct core *core, const struct newcomer *one,
+                            char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    char missed[DURATION_TEXT_SIZE], least[DURATION_TEXT_SIZE];
+    uint64_t id = one->id, wanted_ns = core->options.replace_empty_ns;
+    uint64_t other = other_empty(core, id);
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members, id);
+    if (!replacement_is_empty(core, id, one->incarnation, why)) {
+        return false;
+    }
+    if (wanted_ns == 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " has an empty data directory: hasp member "
+                 "replace %" PRIu64,
+                 id, id);
+    } else if (other != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "members %" PRIu64 " and %" PRIu64 " both have empty data "
+                 "directories, so neither is replaced: bring one directory "
+                 "back, or remove one member and add it again later",
+                 id < other ? id : other, id < other ? other : id);
+    } else if (!is_marked(one, why) ||
+               replacement_is_refused(core, member, member->address, false,
+                                      why)) {
+        return false;
+    } else if (was_replaced_lately(core, id)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " was replaced less than an hour ago: find "
+                 "out why it loses its directory, or: hasp member replace "
+                 "%" PRIu64,
+                 id, id);
+    } else if (missed_ns(core, id) < wanted_ns) {
+        duration_format(missed_ns(core, id) / NS_PER_MS, missed);
+        duration_format(wanted_ns / NS_PER_MS, least);
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " has an empty data directory and is missed "
+                 "for %s of %s (cluster.replace_empty)",
+                 id, missed, least);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+uint64_t replacement_due(const struct core *core)
+{
+    char why[HASP_WHY_SIZE];
+    for (int i = 0; i < NEWCOMER_MAX; i++) {
+        const struct newcomer *one = &core->members.newcomer[i];
+        if (newcomer_waits(core, one) && newcomer_is_due(core, one, why)) {
+            return one->id;
+        }
+    }
+    return 0;
+}
+
+bool core_replacement_waits(const struct core *core, char why[HASP_WHY_SIZE])
+{
+    uint64_t left = is_serving(core) ? replacement_left(core, 0) : 0;
+    if (left != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " is being replaced and does not vote yet",
+                 left);
+        return true;
+    }
+    for (int i = 0; i < NEWCOMER_MAX && is_serving(core); i++) {
+        const struct newcomer *one = &core->members.newcomer[i];
+        if (newcomer_waits(core, one)) {
+            if (newcomer_is_due(core, one, why)) {
+                snprintf(why, HASP_WHY_SIZE,
+                         "member %" PRIu64 " is about to be replaced", one->id);
+            }
+            return true;
+        }
+    }
+    return false;
 }

@@ -31,6 +31,7 @@ struct newcomer {
     uint64_t incarnation;
     uint64_t seen_ns; /* When it greeted last. */
     bool is_empty;
+    bool is_marked; /* Its volume is not a missing mount (frame_hello). */
 };
 
 /* A directory has greeted that the newest configuration does not name. */
@@ -47,6 +48,10 @@ bool replacement_is_empty(const struct core *core, uint64_t id,
  * replaced two would be missing. 'why' names it. */
 bool replacement_must_wait(const struct core *core, uint64_t id,
                            char why[HASP_WHY_SIZE]);
+/* True if the member's own directory is connected: it has not been lost. */
+bool replacement_is_needless(const struct core *core,
+                             const struct replica_member *member,
+                             char why[HASP_WHY_SIZE]);
 /* True if the member must not be removed now in favor of the empty directory at
  * 'address'. 'is_forced': the nodes need not authenticate each other. */
 bool replacement_is_refused(const struct core *core,
@@ -56,5 +61,11 @@ bool replacement_is_refused(const struct core *core,
 /* The first node after 'after' whose replacement has begun and is not over: it
  * was removed, or is a standby. Starts again from the first; 0: none. */
 uint64_t replacement_left(const struct core *core, uint64_t after);
+
+/* cluster.replace_empty: the leader begins a replacement by itself.
+ *
+ * The voter whose new directory has greeted this leader, and which the leader
+ * may begin to replace now; 0: none. */
+uint64_t replacement_due(const struct core *core);
 
 #endif /* HASP_CORE_MEMBERS_REPLACEMENT_H */

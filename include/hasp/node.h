@@ -224,6 +224,11 @@ struct hasp_node_options {
      * the log knows it: for a node that was away while all others were
      * replaced. 0: none. */
     uint64_t trusted;
+    /* As the leader: give a voter that lost its data directory the empty one
+     * with which its node runs, when the voter has been missed for this time;
+     * 0: never. It needs tls_peer = HASP_NODE_TLS_REQUIRE, and a file
+     * 'hasp-volume' beside each data directory. The same on all nodes. */
+    uint64_t replace_empty_ms;
     /* Without members the node founds a cluster of one. If other machines can
      * reach it, that is usually a mistake, such as a file that was not read,
      * and clients would acquire locks there that others hold elsewhere. So the

@@ -72,7 +72,7 @@ class FakePeer:
                 last,
                 last_term,
             )
-            + bytes(4 + 16 + 4 + 1),
+            + bytes(4 + 16 + 4 + 1 + 1),
         )
 
     def send(self, kind, body):

@@ -536,13 +536,13 @@ def test_a_node_that_listens_elsewhere_says_so():
 class Steady:
     """Clients that take and give back locks all the time: steady_load.py."""
 
-    def __init__(self, ports):
+    def __init__(self, ports, **environment):
         self.process = subprocess.Popen(
             [sys.executable, os.path.join(os.path.dirname(os.path.abspath(
                 __file__)), "steady_load.py"), "4"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=dict(os.environ, HASP_ENDPOINTS=",".join(
-                "127.0.0.1:%d" % port for port in ports)))
+                "127.0.0.1:%d" % port for port in ports), **environment))
         assert self.process.stdout.readline() == "ready\n"
 
     def __enter__(self):

@@ -418,7 +418,7 @@ void node_start(struct world *world, uint64_t id)
         .id = id,
         .seed = 1000 + id,
         .incarnation = node->incarnation,
-        .token_base = 0,
+        .replace_empty_ns = world->replace_empty_ns,
         .election_ms = 200,
         .heartbeat_ms = 40,
         .redirect = world->redirect,
@@ -430,6 +430,7 @@ void node_start(struct world *world, uint64_t id)
         .finalizes_itself = world->finalizes_itself,
         .allows_no_ttl = world->allows_no_ttl,
         .founders_level = world->founders_level,
+        .is_marked = !node->is_unmarked,
     };
     if (world->founding[id] != NULL) {
         options.limits.founding = *world->founding[id];
@@ -535,9 +536,8 @@ void node_wipe(struct world *world, uint64_t id)
     table_close(node->table);
     node->table = table_new_memory();
     buffer_clear(&node->snapshot);
-    node->snapshot_index = node->snapshot_term = 0;
-    node->snapshot_members_index = 0;
-    node->term = node->voted_for = node->asked_term = node->asked_vote = 0;
+    node->snapshot_index = node->snapshot_term = node->snapshot_members_index =
+        node->term = node->voted_for = node->asked_term = node->asked_vote = 0;
     node->incarnation += 1000;
 }
 

@@ -90,6 +90,7 @@ struct world_node {
     void *far;         /* For world->adapt. */
     uint64_t conn_end; /* Connections were opened below this number. */
     bool is_plain;     /* No peer shows it a certificate. */
+    bool is_unmarked;  /* The volume of its directory has no marker. */
     bool is_paused;
     uint64_t flush_ms;  /* A write takes this much longer. */
     bool is_disk_stuck; /* Writes do not become durable. */
@@ -129,6 +130,7 @@ struct world {
     uint64_t trusted; /* For each node started. */
     bool finalizes_itself;
     bool allows_no_ttl;
+    uint64_t replace_empty_ns; /* For each node started. */
     bool drops_unnamed; /* Links to no members end, as the daemon's do. */
     void (*adapt)(struct core_port *port); /* For each node; or NULL. */
     uint32_t founders_level;               /* For each node started. */

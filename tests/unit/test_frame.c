@@ -105,6 +105,7 @@ static void assert_same_hello(const struct frame_hello *a,
     assert_true(a->members_index == b->members_index);
     assert_true(a->term == b->term && a->last_index == b->last_index);
     assert_memory_equal(&a->terms, &b->terms, sizeof a->terms);
+    assert_true(a->is_marked == b->is_marked);
 }
 
 static void hello_comes_back_and_may_be_longer(void **state)
@@ -121,6 +122,7 @@ static void hello_comes_back_and_may_be_longer(void **state)
                                 .members_index = 50,
                                 .term = 6,
                                 .last_index = 80,
+                                .is_marked = true,
                                 .terms = {.limit = {5, UINT64_MAX},
                                           .limit_count = FRAME_LIMIT_MAX,
                                           .members = {7, [15] = 8}}};

@@ -189,7 +189,11 @@ static void doctor_addresses(struct doctor *doctor)
                           value_text(node, "elsewhere"));
         }
         json_t *replaced = value_at(node, "replaced");
-        if (json_array_size(replaced) > 0) {
+        if (value_text(node, "replacement")[0] != '\0') {
+            doctor_report(doctor, DOCTOR_WARN,
+                          "do what the reason says, or: hasp member replace ID",
+                          "%s", value_text(node, "replacement"));
+        } else if (json_array_size(replaced) > 0) {
             doctor_report(doctor, DOCTOR_WARN,
                           "stop the haspd that still runs on the old directory",
                           "node %" PRIu64
