@@ -98,6 +98,23 @@ def test_quartz_fires_each_trigger_once_through_kills(
     judge_locks(lines(tmp_path / "locks"))
 
 
+def test_the_adapters_of_shedlock_and_spring_keep_their_contracts(tmp_path):
+    compile_(tmp_path, [str(tmp_path)], os.path.join(CLIENT, "src", "main"),
+             os.path.join(CLIENT, "adapters", "hasp", "shedlock"),
+             os.path.join(CLIENT, "adapters", "hasp", "spring"),
+             os.path.join(HERE, "java_stubs"))
+    with Cluster(1) as cluster:
+        cluster.leader()
+        done = subprocess.run(
+            [*JAVA, "-ea", "-cp", str(tmp_path), "AdapterTests"],
+            env=dict(os.environ, HASP_ENDPOINTS="127.0.0.1:%d"
+                     % cluster.nodes[0].client_port),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=90)
+    assert done.returncode == 0, done.stdout
+    assert int(done.stdout.split()[0]) > 20
+
+
 def judge_locks(events):
     """No instance has a lock while another one has it; n0 was killed, and n1
     could not end what it did when its JVM ended."""

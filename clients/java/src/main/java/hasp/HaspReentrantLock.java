@@ -48,6 +48,11 @@ public class HaspReentrantLock implements Lock {
     void check() {}
 
     private boolean acquire(Acquire how) throws InterruptedException {
+        return acquire(how, new HaspLock.Options());
+    }
+
+    private boolean acquire(Acquire how, HaspLock.Options options)
+            throws InterruptedException {
         Thread me = Thread.currentThread();
         HaspLock lock = held.get(me);
         if (lock != null) {
@@ -55,8 +60,8 @@ public class HaspReentrantLock implements Lock {
         }
         check();
         // A new owner each time: what is left of an earlier one is not its hold.
-        HaspLock.Options options = new HaspLock.Options().owner(
-            ProcessHandle.current().pid() + "-thread-" + OWNERS.incrementAndGet());
+        options.owner(ProcessHandle.current().pid() + "-thread-"
+            + OWNERS.incrementAndGet());
         lock = session.lock(name, isShared ? options.shared() : options);
         if (!how.on(lock)) {
             return false;
@@ -106,6 +111,26 @@ public class HaspReentrantLock implements Lock {
     /** Waits in line for at most this time. */
     public boolean tryLock(Duration wait) throws InterruptedException {
         return acquire(lock -> lock.tryLock(wait));
+    }
+
+    /** Waits in line for at most this time; then the hold lasts at most as long as
+     * 'hold'. A lock that the thread has already keeps its limit. */
+    public boolean tryLock(Duration wait, Duration hold) throws InterruptedException {
+        return acquire(lock -> lock.tryLock(wait),
+            new HaspLock.Options().hold(hold));
+    }
+
+    /** Waits in line; then the hold lasts at most as long as 'hold'. An interrupt
+     * does not end the wait. */
+    public void lock(Duration hold) {
+        try {
+            acquire(lock -> {
+                lock.lock();
+                return true;
+            }, new HaspLock.Options().hold(hold));
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
     }
 
     /** Releases the lock once. NOT_HELD, LOST: it was lost before, so others might
