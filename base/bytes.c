@@ -98,11 +98,12 @@ bool bytes_to_u64(struct bytes a, uint64_t *ret_value)
         return false;
     }
     for (size_t i = 0; i < a.size; i++) {
-        if (a.data[i] < '0' || a.data[i] > '9') {
+        uint64_t digit = (uint64_t)a.data[i] - '0';
+        if (digit > 9) {
             return false;
         }
-        uint64_t digit = (uint64_t)(a.data[i] - '0');
-        if (value > (UINT64_MAX - digit) / 10) {
+        /* 19 digits always fit. */
+        if (i == 19 && value > (UINT64_MAX - digit) / 10) {
             return false;
         }
         value = value * 10 + digit;

@@ -328,8 +328,19 @@ static inline uint64_t get_varint(struct reader *reader)
 bool codec_next(struct reader *reader, struct codec_item *item)
 {
     uint64_t last = item->tag;
-    uint64_t key = get_varint(reader);
-    uint64_t value = get_varint(reader);
+    const uint8_t *at = reader->at;
+    uint64_t key, value;
+    if (reader_left(reader) >= 2 && (at[0] | at[1]) < 0x80) { /* Usual. */
+        key = at[0];
+        value = at[1];
+        reader->at = at + 2;
+    } else {
+        key = get_varint(reader);
+        value = get_varint(reader);
+        if (!reader_ok(reader, false)) {
+            return false;
+        }
+    }
     item->tag = key >> 3;
     item->wire = key & 7;
     item->number = value;
@@ -338,9 +349,10 @@ bool codec_next(struct reader *reader, struct codec_item *item)
         if (value > reader_left(reader)) {
             return false;
         }
-        item->run = reader_bytes(reader, value);
+        item->run = bytes_of(reader->at, value);
+        reader->at += value;
     }
-    return reader_ok(reader, false) && item->tag != 0 && item->tag >= last &&
+    return item->tag != 0 && item->tag >= last &&
            (item->wire == WIRE_NUMBER || item->wire == WIRE_RUN);
 }
 

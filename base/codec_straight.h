@@ -90,12 +90,15 @@ void codec_put_numbers(struct buffer *out, uint32_t tag,
 /* All of the bytes, or none if all are zero. */
 static inline struct bytes codec_unless_zero(const uint8_t *data, size_t size)
 {
-    for (size_t i = 0; i < size; i++) {
-        if (data[i] != 0) {
-            return bytes_of(data, size);
-        }
+    uint64_t any = 0;
+    size_t i = 0;
+    for (; i + sizeof any <= size; i += sizeof any) {
+        any |= load_u64(data + i);
     }
-    return (struct bytes){NULL, 0};
+    for (; i < size; i++) {
+        any |= data[i];
+    }
+    return any != 0 ? bytes_of(data, size) : (struct bytes){NULL, 0};
 }
 
 /* --- Reading -------------------------------------------------------------- */

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/check.h"
 
@@ -27,8 +28,30 @@ extern uint64_t hash_seed; /* 0: not set yet. */
 void hash_seed_set(uint64_t seed);
 uint64_t hash_bytes(const void *data, size_t size);
 
-#define HASH_FUNCTION(key, size, hash) \
-    ((hash) = (unsigned)hash_bytes((key), (size)))
+/* Most keys are numbers: this is what XXH3 does with eight bytes, without a
+ * call. */
+static inline uint64_t hash_number(uint64_t number)
+{
+    const uint64_t factor = UINT64_C(0x9fb21c651e98df25);
+    number ^= hash_seed;
+    number ^= (number << 49 | number >> 15) ^ (number << 24 | number >> 40);
+    number *= factor;
+    number = (number ^ ((number >> 35) + sizeof number)) * factor;
+    return number ^ number >> 28;
+}
+
+/* The size alone decides, since all that deal with a table must agree. */
+static inline unsigned hash_of_key(const void *key, size_t size)
+{
+    uint64_t number;
+    if (size != sizeof number) {
+        return (unsigned)hash_bytes(key, size);
+    }
+    memcpy(&number, key, sizeof number);
+    return (unsigned)hash_number(number);
+}
+
+#define HASH_FUNCTION(key, size, hash) ((hash) = hash_of_key((key), (size)))
 /* By default it would exit with 255 and without a message. */
 #define uthash_fatal(what) check_failed(__FILE__, __LINE__, what)
 #include <uthash.h>

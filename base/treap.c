@@ -104,6 +104,9 @@ static void take_in(struct treap *set, uint32_t left_over)
     while (set->fresh_count > left_over) {
         struct treap_node *node = set->oldest;
         list_drop(set, node);
+        /* Only now: most nodes go before they come into the tree. */
+        node->rank = (uint32_t)(hash_bytes(&node->number, sizeof node->number) ^
+                                hash_bytes(node->key.data, node->key.size));
         tree_add(set, node);
     }
 }
@@ -113,10 +116,7 @@ static void take_in(struct treap *set, uint32_t left_over)
 void treap_add(struct treap *set, struct treap_node *node, struct bytes key,
                uint64_t number)
 {
-    uint64_t hash = hash_bytes(&number, sizeof number) ^
-                    hash_bytes(key.data, key.size);
-    *node = (struct treap_node){
-        .key = key, .number = number, .rank = (uint32_t)hash};
+    *node = (struct treap_node){.key = key, .number = number};
     list_add(set, node);
     set->count++;
     take_in(set, TREAP_FRESH_MAX);

@@ -22,6 +22,7 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address,
     struct conn *conn = memory_new(sizeof *conn);
     conn->id = id;
     conn->address = memory_text(address);
+    conn->stranger = in_flight_stranger(bytes_of_text(address));
     conn->opened_ns = core->now_ns;
     conn->way = identity->way;
     conn->is_private = identity->is_private;
@@ -52,8 +53,12 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address,
 
 struct conn *conn_find(struct core *core, uint64_t id)
 {
-    struct conn *conn;
-    HASH_FIND(by_id, core->conns.by_id, &id, sizeof id, conn);
+    struct conn *conn = core->conns.found;
+    /* Requests of a connection, and answers to it, come in rows. */
+    if (conn == NULL || conn->id != id) {
+        HASH_FIND(by_id, core->conns.by_id, &id, sizeof id, conn);
+        core->conns.found = conn;
+    }
     return conn;
 }
 
@@ -133,6 +138,7 @@ void conn_free(struct core *core, struct conn *conn)
     conn_leave(core, conn->user);
     CHECK(conn->session_count == 0 && conn->watch_count == 0);
     HASH_DELETE(by_id, core->conns.by_id, conn);
+    core->conns.found = NULL;
     list_remove(&conn->in_core);
     list_remove(&conn->in_due);
     list_remove(&conn->in_settling);

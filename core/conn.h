@@ -52,6 +52,7 @@ struct conn {
     uint64_t id;
     uint64_t opened_ns;
     char *address;
+    uint64_t stranger; /* The payer while it has no user: in_flight.h. */
     enum identity_way way;
     bool is_private; /* See core/session/identity.h. */
     char *certified; /* The user's name in its certificate, or NULL. */
@@ -107,6 +108,7 @@ struct presence {
 /* Lives as long as the core. */
 struct conns {
     struct conn *by_id;
+    struct conn *found; /* The last one that conn_find() found, or NULL. */
     struct list by_age;
     struct list settling;     /* See core/session/identity.h. */
     uint64_t changes;         /* Changes of rights, see identity_changed(). */

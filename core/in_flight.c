@@ -27,13 +27,9 @@ static struct in_flight_payer *in_flight_find(const struct core *core,
     return payer;
 }
 
-void in_flight_pay(struct request *request, struct bytes from)
+uint64_t in_flight_stranger(struct bytes from)
 {
     char address[ADDRESS_SIZE], origin[ADDRESS_SIZE];
-    if (request->user != USER_ANYONE) {
-        request->payer = account_key_of_user(request->user);
-        return;
-    }
     size_t size = from.size < sizeof address - 1 ? from.size
                                                  : sizeof address - 1;
     if (size > 0) {
@@ -41,13 +37,14 @@ void in_flight_pay(struct request *request, struct bytes from)
     }
     address[size] = '\0';
     address_origin(address, origin);
-    request->payer = account_key_of_origin(origin);
+    return account_key_of_origin(origin);
 }
 
-void in_flight_add(struct core *core, const struct request *request)
+void in_flight_add(struct core *core, struct request *request)
 {
     struct in_flight *in_flight = &core->requests.in_flight;
     struct in_flight_payer *payer = in_flight_find(core, request->payer);
+    CHECK(request->counted == NULL);
     if (payer == NULL) {
         payer = memory_new(sizeof *payer);
         payer->key = request->payer;
@@ -55,14 +52,16 @@ void in_flight_add(struct core *core, const struct request *request)
     }
     payer->count++;
     in_flight->count++;
+    request->counted = payer;
 }
 
-void in_flight_remove(struct core *core, const struct request *request)
+void in_flight_remove(struct core *core, struct request *request)
 {
     struct in_flight *in_flight = &core->requests.in_flight;
-    struct in_flight_payer *payer = in_flight_find(core, request->payer);
+    struct in_flight_payer *payer = request->counted;
     CHECK(payer != NULL && payer->count > 0 && in_flight->count > 0);
     in_flight->count--;
+    request->counted = NULL;
     if (--payer->count == 0) {
         HASH_DELETE(by_key, in_flight->payers, payer);
         free(payer);
@@ -72,7 +71,7 @@ void in_flight_remove(struct core *core, const struct request *request)
 bool in_flight_is_over(const struct core *core, const struct request *request)
 {
     uint64_t max = core->options.limits.requests_in_flight;
-    const struct in_flight_payer *payer = in_flight_find(core, request->payer);
+    const struct in_flight_payer *payer = request->counted;
     CHECK(payer != NULL && payer->count > 0);
     /* Without the request itself. */
     uint64_t others = core->requests.in_flight.count - 1;

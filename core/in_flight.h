@@ -31,11 +31,11 @@ struct in_flight {
     struct in_flight_payer *payers;
 };
 
-/* Sets request->payer, which in_flight_add() needs. Its user is known; 'from'
- * is the address of its client. */
-void in_flight_pay(struct request *request, struct bytes from);
-void in_flight_add(struct core *core, const struct request *request);
-void in_flight_remove(struct core *core, const struct request *request);
+/* The payer of a client without a user, at this address. */
+uint64_t in_flight_stranger(struct bytes from);
+/* Counts the request for its payer, which is set. */
+void in_flight_add(struct core *core, struct request *request);
+void in_flight_remove(struct core *core, struct request *request);
 /* True if the request, which is counted, is one too many of all, or of its
  * payer. */
 bool in_flight_is_over(const struct core *core, const struct request *request);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/check.h"
 #include "base/memory.h"
 #include "core/command.h"
@@ -54,7 +55,8 @@ struct request *request_new_local(struct core *core, struct conn *conn)
     request->user = conn->user;
     request->secret_number = conn->secret;
     request->slot = conn_slot_new(conn, request);
-    in_flight_pay(request, request_address(request));
+    request->payer = conn->user != USER_ANYONE ? account_key_of_user(conn->user)
+                                               : conn->stranger;
     in_flight_add(core, request);
     return request;
 }
@@ -142,7 +144,9 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     frame_end(&request->body, start);
     request_decode(core, request);
     request->command = command_find(core, request->call->argument[0]);
-    in_flight_pay(request, request_address(request));
+    request->payer = forward.user != USER_ANYONE
+                         ? account_key_of_user(forward.user)
+                         : in_flight_stranger(request->address);
     in_flight_add(core, request);
     *ret_request = request;
     *ret_term = forward.term;

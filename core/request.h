@@ -100,6 +100,7 @@ struct request {
     uint64_t user;          /* The requester, and its secret (0: none), ... */
     uint64_t secret_number; /* ... as its connection had them on receipt. */
     uint64_t payer;         /* See in_flight.h. */
+    struct in_flight_payer *counted; /* Where it is counted; NULL: it is not. */
     uint64_t received_ns;
     struct slow_clock clock;
     uint64_t deadline_ns;   /* Parked: until this time. */

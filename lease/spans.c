@@ -72,8 +72,11 @@ static struct bytes spans_make_key(struct spans *spans,
 
 static struct span *spans_find(struct spans *spans, const struct span_key *key)
 {
-    struct bytes bytes = spans_make_key(spans, key);
     struct span *span = NULL;
+    if (spans->by_key == NULL) { /* Usual: locks without any limit. */
+        return NULL;
+    }
+    struct bytes bytes = spans_make_key(spans, key);
     HASH_FIND(hh, spans->by_key, bytes.data, bytes.size, span);
     return span;
 }

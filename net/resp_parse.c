@@ -102,6 +102,28 @@ static int resp_parse_refuse(struct scan *scan, int error, const char *why)
     return error;
 }
 
+/* Nearly all lengths have one digit or two: true if this one has, and its line
+ * is whole. */
+static inline bool resp_parse_is_short(struct bytes input, size_t at,
+                                       int64_t *ret_length, size_t *ret_next)
+{
+    const uint8_t *data = input.data + at + 1;
+    if (input.size - at < 5) {
+        return false;
+    }
+    unsigned first = data[0] - (unsigned)'0';
+    unsigned second = data[1] - (unsigned)'0';
+    if (first <= 9 && data[1] == '\r' && data[2] == '\n') {
+        *ret_length = first;
+        *ret_next = at + 4;
+        return true;
+    }
+    *ret_length = (int64_t)first * 10 + second;
+    *ret_next = at + 5;
+    return first >= 1 && first <= 9 && second <= 9 && data[2] == '\r' &&
+           data[3] == '\n';
+}
+
 /* Parses the digits and the line end after the '*' or '$' at 'at'. "-1" gives
  * -1; another sign, a leading zero or a blank is an error. */
 static int resp_parse_parse_length(struct bytes input, size_t at,
@@ -109,13 +131,6 @@ static int resp_parse_parse_length(struct bytes input, size_t at,
 {
     const uint8_t *data = input.data;
     size_t i = at + 1;
-    /* Most lengths have one digit. */
-    if (input.size - at >= 4 && (uint8_t)(data[i] - '0') <= 9 &&
-        data[i + 1] == '\r' && data[i + 2] == '\n') {
-        *ret_length = data[i] - '0';
-        *ret_next = i + 3;
-        return 0;
-    }
     bool is_negative = i < input.size && data[i] == '-';
     size_t first = i += is_negative;
     int64_t length = 0;
@@ -197,8 +212,11 @@ static int parse_size(struct scan *scan)
     if (scan->input.data[parser->parsed] != '$') {
         return resp_parse_refuse(scan, HASP_EPROTO, "expected '$'");
     }
-    int error = resp_parse_parse_length(scan->input, parser->parsed, &length,
+    int error = 0;
+    if (!resp_parse_is_short(scan->input, parser->parsed, &length, &next)) {
+        error = resp_parse_parse_length(scan->input, parser->parsed, &length,
                                         &next);
+    }
     if (error == HASP_EMORE) {
         return error;
     }

@@ -54,7 +54,45 @@
     CODEC_BEGIN_STRAIGHT(name, name)
 #include "lockfsm/records.def"
 
+/* The rows again, but only those that were left by a user: true if there is
+ * one. */
+#undef CODEC_PASS
+#undef RECORD
+#undef LEFT_U64
+#undef LEFT_BYTES
+#include "base/codec_rows.def"
+#define U32(...)
+#define U64(...)
+#define BOOL(...)
+#define ENUM(...)
+#define BYTES(...)
+#define FIXED(...)
+#define NUMBERS(...)
+#define PAIRS(...)
+#define PARTS(...)
+#define LIST(...)
+#define LEFT_U64(tag, member, payer) is_left |= from->payer != 0;
+#define LEFT_BYTES(tag, member, payer, ...) is_left |= from->payer != 0;
+#define RECORD(name) \
+    __attribute__((unused)) static bool name##_is_left(const void *structure) \
+    { \
+        const struct name *from = structure; \
+        bool is_left = false; \
+        (void)from;
+#define END \
+        return is_left; \
+    }
+#include "lockfsm/records.def"
+
 /* The rows again, but only those that own memory or were left by a user. */
+#undef RECORD
+#undef LEFT_U64
+#undef LEFT_BYTES
+#define CODEC_PASS CODEC
+#include "base/codec_rows.def"
+#define LEFT_U64(tag, member, payer) CODEC_U64(tag, member, PAID_BY(payer))
+#define LEFT_BYTES(tag, member, payer, ...) \
+    CODEC_BYTES(tag, member, PAID_BY(payer), ##__VA_ARGS__)
 #undef U32
 #undef U64
 #undef BOOL
@@ -170,7 +208,7 @@ static void put_key_of_act(struct buffer *out, const void *structure)
 #define KIND(name, map, put_key)                            \
     {                                                       \
         map, offsetof(struct name, stored), name##_message, \
-            name##_owned_message, put_key                   \
+            name##_owned_message, name##_is_left, put_key   \
     }
 const struct record_kind_row record_kinds[RECORD_KIND_COUNT] = {
     [RECORD_SESSION] = KIND(session, TABLE_SESSIONS, put_key_of_session),

@@ -18,6 +18,7 @@ struct record_kind_row {
     size_t stored_offset; /* Of the member 'stored'. */
     codec_message_fn *message;
     codec_message_fn *owned; /* Members that own memory, or were left. */
+    bool (*is_left)(const void *structure); /* A user has left a member. */
     void (*put_key)(struct buffer *out, const void *structure);
 };
 extern const struct record_kind_row record_kinds[RECORD_KIND_COUNT];

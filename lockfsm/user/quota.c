@@ -139,6 +139,9 @@ void payers_count(const struct lockfsm *fsm, const struct stored *stored,
                   struct bytes name, user_count_fn *count)
 {
     struct left left;
+    if (!has_payer(stored)) {
+        return;
+    }
     for (size_t at = 0; next_left(stored, name, &at, &left);) {
         struct user *user = user_numbered(fsm, left.payer);
         if (user != NULL) {
@@ -149,13 +152,7 @@ void payers_count(const struct lockfsm *fsm, const struct stored *stored,
 
 bool has_payer(const struct stored *stored)
 {
-    struct left left = {0};
-    for (size_t at = 0; left.payer == 0;) {
-        if (!next_left(stored, (struct bytes){NULL, 0}, &at, &left)) {
-            return false;
-        }
-    }
-    return true;
+    return record_kinds[stored->kind].is_left(structure_of(stored));
 }
 
 bool payers_are_right(const struct stored *stored)

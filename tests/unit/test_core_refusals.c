@@ -297,6 +297,7 @@ static void a_flood_makes_nobody_else_busy(void **state)
         struct conn *other = conn_find(core, 4);
         free(other->address);
         other->address = memory_text("10.9.9.9:1");
+        other->stranger = in_flight_stranger(bytes_of_text(other->address));
         for (int n = 0; n < FLOOD; n++) {
             client_send(world, node, 2 + (uint64_t)n % 2, "LOCK.ACQUIRE %d/%d",
                         i, n);
