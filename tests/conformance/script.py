@@ -142,12 +142,26 @@ class Request:
                 'session': 7, 'owner': self.owner, 'index': 9, 'wait': 8,
                 'tokens': [grant['token'] for grant in grants],
                 'grants': grants})
-            self.wire.send(ends)
             if self.wire.variant == 'notices':
+                self.push_others()
                 self.wire.send(ends)  # A push can come twice.
+            self.wire.send(ends)
         else:
             self.value = (value, BYTE_S if how == 'slow' else 0)
             self.wire.answered()
+
+    def push_others(self):
+        """Pushes that concern no wait of the client: of another owner, of an
+        earlier wait of this one, of another session, and of unknown kinds."""
+        for told in ({'owner': 'foreign', 'wait': 8}, {'wait': 3},
+                     {'session': 9}):
+            self.wire.send(push('lock', 'answer', {
+                'session': 7, 'owner': self.owner, 'index': 2, 'wait': 8,
+                'tokens': [1], 'grants': [dict(
+                    self.grant(name, 1, True), hold_left_ms=None)
+                    for name in self.names()], **told}))
+        self.wire.send(push('lock', 'a_later_kind', {'owner': 1}))
+        self.wire.send(push('later', 'answer', [self.owner]))
 
     def varied(self, value):
         """With members that no client knows yet, if the script is run so."""
@@ -164,8 +178,9 @@ class Request:
     # --- What was granted: a script may say the token alone ---------------
 
     def names(self):
-        count = 1 if self.upper[0] != 'LOCK.MACQUIRE' else int(self.words[1])
-        first = 1 if self.upper[0] != 'LOCK.MACQUIRE' else 2
+        is_several = self.upper[0] in ('LOCK.MACQUIRE', 'LOCK.MRELEASE')
+        count = int(self.words[1]) if is_several else 1
+        first = 2 if is_several else 1
         return self.words[first:first + count]
 
     def option(self, word, default):
@@ -315,7 +330,7 @@ class Nodes:
         if self.variant == 'late':
             time.sleep(self.drawn.uniform(*LATE_S))
         if self.variant == 'notices' and is_attached:
-            self.push_others(request)
+            request.push_others()
         if self.variant == 'again' and request.number and \
                 (verb, request.number) not in self.lost:
             self.lost.add((verb, request.number))
@@ -415,19 +430,6 @@ class Nodes:
             told['ended'].insert(0, {
                 'first': 1, 'number': 3, 'reason': 'releaseif', **one})
         return json.dumps(told)
-
-    def push_others(self, request):
-        """Pushes that concern no wait of the client: of another owner, of an
-        earlier wait of this one, of another session, and of unknown kinds."""
-        for told in ({'owner': 'foreign', 'wait': 8}, {'wait': 3},
-                     {'session': 9}):
-            request.wire.send(push('lock', 'answer', {
-                'session': 7, 'owner': request.owner, 'index': 2, 'wait': 8,
-                'tokens': [1], 'grants': [dict(
-                    request.grant('foreign', 1, True), hold_left_ms=None)],
-                **told}))
-        request.wire.send(push('lock', 'a_later_kind', {'owner': 1}))
-        request.wire.send(push('later', 'answer', [request.owner]))
 
     def set_always(self, verb, how):
         """Answers 'verb' with 'how' from now on, also what was asked before:
