@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/minmax.h"
@@ -35,6 +36,11 @@
 #define DEAD_NS \
     ((TTL_MS + TTL_MS / 4 + CLOCK_STEP_MS_MAX) * SIM_MS * 10 / 9 + 200 * SIM_MS)
 #define FLOODER_MAX 24
+/* Connections that send a few requests when the bystander renews its session at
+ * the leader, from the same machine: they are new in the queue, as its own is,
+ * and come before it. */
+#define RIVAL_MAX 10
+#define RIVAL_REQUESTS 20
 /* Unanswered requests of a flooder. */
 #define AHEAD_MAX 200
 #define TURN_NS (2 * SIM_MS)
@@ -47,6 +53,7 @@
 struct flooder {
     struct sim_wire *wire; /* NULL: closed. */
     bool is_open;
+    bool is_rival;
     uint32_t kind;
     uint32_t ahead;
     struct buffer input;
@@ -68,7 +75,7 @@ struct bystander {
 struct sim_flood {
     struct sim *sim;
     struct sim_event tick;
-    struct flooder flooder[FLOODER_MAX];
+    struct flooder flooder[FLOODER_MAX + RIVAL_MAX];
     uint32_t flooder_count;
     struct bystander bystander[SIM_NODE_MAX + 1];
     uint32_t bystander_count;
@@ -121,7 +128,8 @@ static void flooder_open(struct flooder *flooder, struct buffer *out)
 static void flooder_send(struct sim *sim, struct flooder *flooder)
 {
     struct buffer out = {0};
-    if (!flooder->is_open || flooder->ahead > AHEAD_MAX / 2) {
+    if (!flooder->is_open || flooder->is_rival ||
+        flooder->ahead > AHEAD_MAX / 2) {
         return;
     }
     flooder_open(flooder, &out);
@@ -131,6 +139,24 @@ static void flooder_send(struct sim *sim, struct flooder *flooder)
     }
     sim_net_send(sim, flooder->wire, 0, buffer_bytes(&out), 0);
     buffer_done(&out);
+}
+
+static void rivals_send(struct sim_flood *flood)
+{
+    static const char *const show[] = {"LOCK.SHOW", "flood/held"};
+    for (uint32_t i = 0; i < flood->flooder_count; i++) {
+        struct flooder *rival = &flood->flooder[i];
+        struct buffer out = {0};
+        if (!rival->is_rival || !rival->is_open || rival->ahead > 0) {
+            continue;
+        }
+        while (rival->ahead < RIVAL_REQUESTS) {
+            put_request(&out, show, 2);
+            rival->ahead++;
+        }
+        sim_net_send(flood->sim, rival->wire, 0, buffer_bytes(&out), 0);
+        buffer_done(&out);
+    }
 }
 
 static void flooder_read(struct sim_flood *flood, struct flooder *flooder)
@@ -170,7 +196,7 @@ static void flooders_dial(struct sim_flood *flood)
 {
     struct sim *sim = flood->sim;
     uint32_t place = 0;
-    while (flood->flooder_count < FLOODER_MAX) {
+    for (uint32_t i = 0; i < FLOODER_MAX; i++) {
         uint32_t client = 1 + flood->flooder_count % (sim->client_count - 1);
         const struct sim_host *host = sim_client_host(sim->client[client]);
         struct flooder *flooder = &flood->flooder[flood->flooder_count++];
@@ -183,6 +209,19 @@ static void flooders_dial(struct sim_flood *flood)
             flooder->wire = sim_net_dial(sim, WIRE_CLIENT, host->number, node);
             flooder->wire->shown = *sim_client_identity(sim->client[client]);
         }
+    }
+}
+
+/* At the node of the bystander that shares their machine. */
+static void rivals_dial(struct sim_flood *flood, struct sim_host *host,
+                        uint32_t node)
+{
+    uint32_t count = flood->is_slow ? 2 : RIVAL_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        struct flooder *rival = &flood->flooder[flood->flooder_count++];
+        rival->is_rival = true;
+        rival->wire = sim_net_dial(flood->sim, WIRE_CLIENT, host->number, node);
+        rival->wire->shown = *sim_client_identity(flood->sim->client[1]);
     }
 }
 
@@ -238,12 +277,14 @@ static bool is_at_leader(const struct sim_flood *flood,
 }
 
 /* True if the leader got the request after the end of the session: a packet
- * that is sent again takes up to 200 ms. */
+ * that is sent again takes up to 200 ms. Or if the request was unread for
+ * longer than unread input is waited for (base/account.h). */
 static bool has_come_late(const struct sim_flood *flood,
                           const struct bystander *one)
 {
     return is_at_leader(flood, one) &&
-           one->arrives_ns >= one->heard_ns + ttl_of(flood->sim, one);
+           (one->arrives_ns >= one->heard_ns + ttl_of(flood->sim, one) ||
+            flood->sim->now_ns >= one->arrives_ns + ACCOUNT_WAIT_NS * 10 / 11);
 }
 
 static void bystander_refused(struct sim_flood *flood, struct bystander *one,
@@ -317,6 +358,9 @@ static void bystander_work(struct sim_flood *flood, struct bystander *one)
                                        flood->sim->now_ns >=
                                            one->beat_ns + pause_of(flood, one);
     if (is_due && !one->has_ended && sim_channel_is_ready(channel)) {
+        if (flood->has_begun && is_at_leader(flood, one) && !one->is_silent) {
+            rivals_send(flood);
+        }
         bystander_ask(one);
     }
 }
@@ -486,6 +530,14 @@ static void flood_flow(struct sim_flood *flood)
     flood->has_begun = true;
     sim_note(sim, NULL, "flood", flood->unit_ns, flood->flooder_count, 0);
     flooders_dial(flood);
+    for (uint32_t i = 0; i < flood->bystander_count; i++) {
+        struct bystander *one = &flood->bystander[i];
+        struct sim_host *flooding = sim_client_host(sim->client[1]);
+        if (is_at_leader(flood, one) && !one->is_silent &&
+            one->channel.host == flooding) {
+            rivals_dial(flood, flooding, one->node);
+        }
+    }
     sim_run_until(sim, sim->now_ns + FLOOD_NS, NULL);
     if (!flood->is_slow && !sim->has_failed && leader_core(flood) == NULL &&
         hand_overs(sim) == before) {

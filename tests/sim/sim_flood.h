@@ -9,9 +9,11 @@
  *
  * The first client is the bystander. It has a session of 1 s at each node and
  * renews it four times as often. Its session at the leader comes from a machine
- * that floods, so that its connection waits for its turn with those, and is
- * renewed just before it would expire: what has arrived in time counts (rule
- * 6). One more session holds a lock and falls silent.
+ * that floods, so that its connection waits for its turn with those. It is
+ * renewed just before it would expire, together with requests on ten other
+ * connections of that machine, which have their turns before it: it lies unread
+ * past the end of the session, and what has arrived in time counts (rule 6).
+ * One more session holds a lock and falls silent.
  *
  * Oracle: no session of a bystander expires whose renewal has arrived in time.
  * Requests that renew, give back, cancel or close are never refused with BUSY.
