@@ -58,6 +58,7 @@ static const struct view_field session_fields[] = {
     {"holds", "HOLDS", FIELD_COUNT},
     {"waits", "WAITS", FIELD_COUNT},
     {"blacklisted", "BLACKLISTED", FIELD_FLAG},
+    {"will", "WILL", FIELD_FLAG},
     {"labels", "LABELS", FIELD_TEXT},
     {0},
 };

@@ -233,6 +233,9 @@ static void put_lease(struct lines *lines, struct core *core,
         PUT(lines, ", %s once its connections are closed",
             DURATION(session->linger_ms));
     }
+    if (session_has_will(session)) {
+        PUT(lines, ", and ends at once if its process is reported dead");
+    }
     if (refusal != NULL) {
         PUT(lines, "; it is blacklisted, so nothing renews it");
         if (refusal->reason.size > 0) {

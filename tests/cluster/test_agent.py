@@ -559,6 +559,101 @@ def test_the_unit_starts_what_there_is():
     assert "OOMScoreAdjust=-900" in unit and "Type=notify" in unit
 
 
+def test_the_manifests_show_the_agent_the_processes():
+    """As text: no Kubernetes runs here."""
+    path = os.path.join(ROOT, "packaging", "kubernetes", "agent",
+                        "daemonset.yaml")
+    with open(path, encoding="utf-8") as file:
+        daemon = re.sub(r"^#.*\n", "", file.read(), flags=re.M)
+    with open(os.path.join(ROOT, "docs", "agent.md"), encoding="utf-8") as file:
+        sidecar = re.search(r"```yaml\n(.*?)```", file.read(), re.S).group(1)
+    assert "      hostPID: true\n" in daemon
+    assert "hostPath: {path: /run/hasp-agent, type: DirectoryOrCreate}" in daemon
+    assert "  shareProcessNamespace: true\n" in sidecar
+    assert "      restartPolicy: Always\n" in sidecar
+    for text, mounts in (daemon, 1), (sidecar, 2):
+        command = re.search(r"command: \[(.*)\]", text).group(1).split(", ")
+        assert command[:3] == ["hasp", "agent", "--listen"]
+        mounted = re.findall(r"mountPath: (\S+?)}", text)
+        assert mounted == [os.path.dirname(command[3])] * mounts
+        assert "{name: HASP_ENDPOINTS, value:" in text
+
+
+def test_the_session_shows_that_its_death_ends_it(cluster, agent):
+    with Holder(cluster, agent.path, "shown") as tied, \
+            Holder(cluster, agent.path, "shown/2", "none") as plain:
+        done = subprocess.run(
+            [TOOL, "-e", endpoints(cluster), "session", "list"],
+            capture_output=True, text=True, check=True)
+        head = done.stdout.splitlines()[0]
+        at = slice(head.index("WILL"), head.index("LABELS"))
+        will = {row.split()[0]: row[at].strip()
+                for row in done.stdout.splitlines()[1:]}
+        assert will[str(tied.session)] == "yes"
+        assert will[str(plain.session)] == ""
+        for lock, has in ("shown", True), ("shown/2", False):
+            done = subprocess.run([TOOL, "-e", endpoints(cluster), "why", lock],
+                                  capture_output=True, text=True, check=True)
+            assert ("ends at once if its process is reported dead"
+                    in done.stdout) is has
+
+
+REUSE = r"""
+import os, signal, socket, sys, time
+path, word = sys.argv[1:]
+
+def tie():
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(path)
+    with open("/proc/self/stat") as file:
+        start = file.read().rpartition(")")[2].split()[19]
+    sock.sendall(("TIE 5 %s START %s\n" % (word, start)).encode())
+    return sock, sock.recv(100)
+
+first = os.fork()
+if first == 0:
+    sock, answer = tie()
+    print(answer.decode(), end="", flush=True)
+    time.sleep(300)
+sys.stdin.readline()
+# The kernel gives this number again as soon as the first one is reaped.
+os.kill(first, signal.SIGKILL)
+os.waitpid(first, 0)
+with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+    file.write(str(first - 1))
+second = os.fork()
+if second == 0:
+    time.sleep(300)
+print("same" if second == first else "other", flush=True)
+sys.stdin.readline()
+os.kill(second, 0)
+os.kill(second, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="needs root")
+def test_a_pid_that_is_used_again_is_another_process(cluster, agent):
+    """The agent is stopped until the number has been given to another process:
+    the first one is dead all the same, and the second one ties nothing."""
+    with subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+             sys.executable, "-c", REUSE, agent.path, WORD],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        answer = process.stdout.readline()
+        assert answer == "OK tied\n"
+        agent.process.send_signal(signal.SIGSTOP)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "same\n"
+        agent.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: agent.status()["died_total"] == 1, SOON_S,
+                   "the death of the first")
+        status = agent.status()
+        assert (status["ties"], status["processes"]) == (0, 0)
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
 def test_metrics(cluster, agent):
     done = subprocess.run([TOOL, "agent", "metrics", "--listen", agent.path],
                           capture_output=True, text=True, check=True)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -177,8 +178,8 @@ def test_a_program_that_replaces_itself_lives(cluster, agent, tmp_path, how):
         wait_until(lambda: os.path.realpath("/proc/%d/exe" % process.pid)
                    == os.path.realpath(program), SOON_S, "the exec")
         time.sleep(NEVER_S)
-        told = agent.status()
-        assert (told["ties"], told["died_total"]) == (1, 0)
+        status = agent.status()
+        assert (status["ties"], status["died_total"]) == (1, 0)
         process.kill()
         wait_until(lambda: agent.status()["died_total"] == 1, SOON_S,
                    "its death")
@@ -222,3 +223,81 @@ def test_a_slow_line_is_not_waited_for(cluster, agent):
         with Holder(cluster, agent.path, "slow") as holder:
             assert holder.is_tied
         assert say(slow, line[20:-1]) == "OK tied\n"
+
+
+class Relay:
+    """A way to a node that a test can make silent: as when a NAT forgets it."""
+
+    def __init__(self, port):
+        self.to, self.pairs, self.is_silent = port, [], False
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.client_port = self.listening.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                ours = self.listening.accept()[0]
+            except OSError:
+                return
+            theirs = socket.create_connection(("127.0.0.1", self.to))
+            self.pairs.append((ours, theirs))
+            for a, b in (ours, theirs), (theirs, ours):
+                threading.Thread(target=self.copy, args=(a, b),
+                                 daemon=True).start()
+
+    def copy(self, a, b):
+        try:
+            data = a.recv(65536)
+            while data and not self.is_silent:
+                b.sendall(data)
+                data = a.recv(65536)
+        except OSError:
+            pass
+        if not self.is_silent:
+            self.shut(a, b)
+
+    @staticmethod
+    def shut(*socks):
+        for sock in socks:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def end(self):
+        self.is_silent = True
+        self.shut(self.listening)
+        self.listening.close()
+        for pair in self.pairs:
+            self.shut(*pair)
+            for sock in pair:
+                sock.close()
+
+
+class Relays:
+    """What endpoints() reads."""
+
+    def __init__(self, cluster):
+        self.nodes = [Relay(node.client_port) for node in cluster.nodes]
+
+
+def test_a_cluster_that_falls_silent_is_asked_at_another_node():
+    """No packet says that the connection is gone: the next node is asked long
+    before TCP gives it up (10 s)."""
+    with Cluster(3) as cluster:
+        cluster.leader()
+        relays = Relays(cluster)
+        with Agent(relays) as agent:
+            wait_until(lambda: agent.status()["answered_ms_ago"] >= 0, SOON_S,
+                       "an answer")
+            used = [relay for relay in relays.nodes if relay.pairs]
+            with Holder(cluster, agent.path, "silent") as holder:
+                for relay in used:
+                    relay.is_silent = True
+                began = time.monotonic()
+                holder.process.kill()
+                is_passed_on(cluster, "silent", holder)
+                assert time.monotonic() - began < 8
+        for relay in relays.nodes:
+            relay.end()

@@ -365,6 +365,20 @@ def test_it_shows_a_busy_cluster_in_both_schemes_and_on_a_small_screen(
     assert page.errors() == []
 
 
+def test_a_session_that_ends_with_its_process_is_marked(cluster, page):
+    leader = cluster.leader()
+    with leader.connect() as client, lockers(leader, "plain") as _:
+        client.do("SESSION.OPEN", "TTL", 60000, "NAME", "watched",
+                  "WILL", "ab" * 32)
+        page.open(leader)
+        page.wait_text("#session-table", "If it dies")
+        page.wait_text("#session-table", "watched.*ends at once")
+        table = page.text("#session-table")
+        assert table.count("ends at once") == 1
+        client.do("SESSION.CLOSE")
+    assert page.errors() == []
+
+
 def test_a_hold_without_end_is_shown_as_one(cluster, page):
     leader = cluster.leader()
     with lockers(leader, "ann", ttl="NONE") as (ann,):
