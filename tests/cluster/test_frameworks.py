@@ -273,6 +273,29 @@ def test_a_celery_task_that_loses_its_lock_fails(cluster, tasks):
         tasks.of_customer.lock
 
 
+def test_a_soft_time_limit_of_celery_releases_the_lock(cluster, tasks):
+    """Celery raises it from the handler of a signal, at any point."""
+    from celery.exceptions import SoftTimeLimitExceeded
+
+    def raise_limit(*_):
+        raise SoftTimeLimitExceeded()
+
+    before = signal.getsignal(signal.SIGALRM)
+    left = signal.setitimer(signal.ITIMER_REAL, 0)  # The bound of this test.
+    signal.signal(signal.SIGALRM, raise_limit)
+    try:
+        for delay_s in (0.3, 0.001, 0.002, 0.004):
+            with pytest.raises(SoftTimeLimitExceeded):
+                signal.setitimer(signal.ITIMER_REAL, delay_s)
+                tasks.of_customer("soft", lambda: time.sleep(SPARE_S))
+            wait_until(lambda: show(cluster, "customers/soft")["mode"] == "free",
+                       SPARE_S, "the lock is free")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *left)
+
+
 # --- APScheduler ---------------------------------------------------------------
 
 

@@ -20,7 +20,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.Lock;
 import java.util.function.Predicate;
 import java.util.stream.Stream;
 
@@ -37,7 +36,7 @@ import java.util.stream.Stream;
  * UNREACHABLE, REFUSED (DEADLOCK, LIMIT ...), SEAL (onGrant failed), UNKNOWN (a grant that arrives later
  * is released in the background; until then the next call on this lock waits).
  */
-public final class HaspLock implements Lock {
+public final class HaspLock extends AsyncLock {
     /** How often a wait is requested again: the push that ends it might be
      * lost. */
     private static final long SILENCE = 15_000 * Time.MS;
@@ -179,22 +178,12 @@ public final class HaspLock implements Lock {
     }
 
     /** Waits in line for at most this time. */
+    @Override
     public boolean tryLock(Duration wait) throws InterruptedException {
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
         return acquire(Time.until(wait), true);
-    }
-
-    /** Waits in line on a thread of its own. Cancelling this future (not one that
-     * depends on it) leaves the queue. */
-    public CompletableFuture<HaspLock> lockAsync() {
-        return new AsyncLock(this, String.join(",", names), null);
-    }
-
-    /** Likewise; fails with a TimeoutException if it is not granted in time. */
-    public CompletableFuture<HaspLock> lockAsync(Duration wait) {
-        return new AsyncLock(this, String.join(",", names), wait);
     }
 
     /** Releases the newest hold. Trust in it ends before the request is sent.
