@@ -386,8 +386,7 @@ const struct subcommand subcommands[] = {
      "make an empty cluster a cell that owns no name yet",
      .run = run_cells_change, .command = "CELLS.JOIN", .what = "cannot join"},
     {OPERATOR, "cells give", "PREFIX CLUSTER ENDPOINTS",
-     "give an unused prefix to another cell, and print the receipt",
-     .run = run_cells_give},
+     "give an unused prefix away; print the receipt", .run = run_cells_give},
     {OPERATOR, "cells take", "RECEIPT",
      "take a prefix with the receipt of the cell that gave it",
      .run = run_cells_change, .command = "CELLS.TAKE", .what = "cannot take"},
@@ -419,7 +418,7 @@ const struct subcommand subcommands[] = {
      "    --node ID   only of this node (all that answer)\n",
      .run = run_log_format},
     {OPERATOR, "log slow", "MS [--for TIME] [--node ID]",
-     "change when a request of running nodes counts as slow; 0: never",
+     "change when a node's request counts as slow; 0: never",
      "    --for TIME  then revert it (until the node ends)\n"
      "    --node ID   only of this node (all that answer)\n",
      .run = run_log_slow},

@@ -4,6 +4,7 @@ them, however the maps change."""
 
 import contextlib
 import random
+import subprocess
 import threading
 import time
 import urllib.error
@@ -129,6 +130,22 @@ def test_http_says_421_and_where():
         body = caught.value.read().decode()
         assert caught.value.code == 421
         assert '"FOREIGN"' in body and endpoints(b) in body
+
+
+def test_a_client_of_redis_cluster_gets_an_error_and_stays():
+    """FOREIGN is no redirect: a slot knows no prefixes."""
+    with cells(2) as (a, b):
+        give(a, "eu/", b)
+        said = {}
+        for name in "eu/x", "us/x":
+            done = subprocess.run(
+                ["redis-cli", "-c", "-p", str(a.nodes[0].client_port),
+                 "--no-raw", "SET", name, "v", "NX", "PX", "1000"],
+                capture_output=True, text=True, timeout=20, check=False)
+            said[name] = done.stdout.strip()
+        assert said["us/x"] == "OK"
+        assert said["eu/x"].startswith("(error) FOREIGN ")
+        assert endpoints(b) in said["eu/x"]
 
 
 class World:
