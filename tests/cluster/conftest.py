@@ -3,7 +3,12 @@
 
 import pytest
 
-from bounded import bounded_to
+from bounded import (  # noqa: F401
+    bounded_to,
+    pytest_runtest_call,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+)
 from shares import pytest_xdist_make_scheduler  # noqa: F401
 
 bounded = bounded_to(120)
