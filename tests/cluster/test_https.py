@@ -15,7 +15,7 @@ from contextlib import closing
 
 import pytest
 
-from cluster import wait_until
+from cluster import free_ports, wait_until
 from tls_cluster import TlsCluster, as_user, tool
 
 JSON = {"Content-Type": "application/json"}
@@ -28,6 +28,8 @@ def cluster_():
             extra = "http = require\n"
             extra += "http_certificates = yes\n" if node.id == 2 else ""
             extra += "metrics = open\n" if node.id == 3 else ""
+            (node.consul_port,) = free_ports(1)
+            extra += "[listen]\nconsul = 127.0.0.1:%d\n" % node.consul_port
             cluster.configure(node, "require", extra)
         cluster.start()
         cluster.leader()
@@ -55,6 +57,35 @@ def ask(cluster, node, method, target, body=None, headers=(), user=None):
         connection.request(method, target, body, dict(headers))
         reply = connection.getresponse()
         return reply.status, reply.read()
+
+
+def test_consul_s_port_uses_tls_as_http_does(cluster):
+    node = cluster.nodes[0]
+
+    def consul(method, target, body, context):
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", node.consul_port, timeout=20, context=context)
+        with closing(connection):
+            connection.request(method, target, body, {
+                "X-Consul-Token": bearer(cluster)["Authorization"].split()[1]})
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+
+    status, body = consul("PUT", "/v1/session/create", '{"TTL": "10s"}',
+                          as_user(cluster.certs, None))
+    assert status == 200, body
+    session = json.loads(body)["ID"]
+    assert consul("PUT", "/v1/kv/app?acquire=" + session, "",
+                  as_user(cluster.certs, None)) == (200, b"true")
+    assert consul("PUT", "/v1/session/destroy/" + session, "",
+                  as_user(cluster.certs, None)) == (200, b"true")
+    with pytest.raises(ssl.SSLError):  # The client checks the node's certificate.
+        consul("GET", "/v1/status/leader", None, ssl.create_default_context())
+    plain = http.client.HTTPConnection("127.0.0.1", node.consul_port, timeout=20)
+    with closing(plain):
+        plain.request("GET", "/v1/status/leader")
+        reply = plain.getresponse()
+        assert reply.status == 400 and b"requires HTTPS" in reply.read()
 
 
 def test_probes_need_nobody_and_metrics_a_user(cluster):
