@@ -48,6 +48,7 @@ static void operation_free(struct operation *operation)
     free(operation->names);
     free(operation->grants);
     free(operation->value);
+    free(operation->trace);
     free(operation);
 }
 
@@ -288,8 +289,12 @@ int session_fsm_acquire(struct session_fsm *fsm, const char *const *names,
     if (options->value != NULL) {
         operation->value = strdup(options->value);
     }
+    if (options->trace != NULL) {
+        operation->trace = strdup(options->trace);
+    }
     if (operation->hold == NULL || operation->owner == NULL ||
-        (options->value != NULL && operation->value == NULL)) {
+        (options->value != NULL && operation->value == NULL) ||
+        (options->trace != NULL && operation->trace == NULL)) {
         operation_free(operation);
         return HASP_ENOMEM;
     }
@@ -313,7 +318,7 @@ int session_fsm_convert(struct session_fsm *fsm, struct hasp_hold *hold,
         return HASP_ENOMEM;
     }
     operation->options = *options;
-    operation->options.value = NULL;
+    operation->options.value = operation->options.trace = NULL;
     operation->hold = hold;
     operation->token = hold->held[0].token;
     operation->owner = hold->owner;

@@ -35,6 +35,7 @@ struct operation {
     struct hasp_acquire_options options;
     uint64_t token; /* Token of the hold to convert. */
     char *value;
+    char *trace;
     struct hasp_hold *hold; /* ACQUIRE fills it; CONVERT: the caller's. */
     /* The grants. RELEASE: the holds to release, one per name; token 0: any
      * hold of the owner. */

@@ -49,6 +49,10 @@ static void write_acquire(struct operation *operation)
         query_text(query, "VALUE");
         query_text(query, operation->value);
     }
+    if (operation->trace != NULL) {
+        query_text(query, "TRACE");
+        query_text(query, operation->trace);
+    }
     query_option(query, "DELAY", options->delay_ms);
     query_option(query, "HOLD", options->hold_ms);
     if (options->is_barging) {

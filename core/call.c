@@ -85,6 +85,8 @@ static const struct {
     [OPTION_INCARNATION] = {WORD("INCARNATION"), KIND_TEXT, 16, 16},
     [OPTION_CANCEL] = {WORD("CANCEL"), KIND_FLAG, 0, 0},
     [OPTION_WILL] = {WORD("WILL"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
+    /* An invalid one is ignored, not refused. */
+    [OPTION_TRACE] = {WORD("TRACE"), KIND_TEXT, 0, TRACE_TEXT_SIZE_MAX},
     [OPTION_UNCLEAN] = {WORD("UNCLEAN"), KIND_FLAG, 0, 0},
 };
 

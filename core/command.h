@@ -120,6 +120,7 @@ enum option {
     OPTION_WILL,
     OPTION_CANCEL,
     OPTION_UNCLEAN,
+    OPTION_TRACE,
     OPTION_COUNT_ALL
 };
 /* Options are bits of 'given' */

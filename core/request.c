@@ -409,6 +409,18 @@ static void answer_remote(struct core *core, struct request *request,
     frame_put_answer(out, &answer);
 }
 
+/* The value of TRACE after the argument 'at'. The call need not be parsed, so
+ * the word can be another option's value; then no valid trace follows it. */
+static struct bytes trace_given(const struct call *call, uint32_t at)
+{
+    while (++at + 1 < call->count) {
+        if (bytes_is_word(call->argument[at], "TRACE")) {
+            return call->argument[at + 1];
+        }
+    }
+    return (struct bytes){NULL, 0};
+}
+
 static void request_log_if_slow(struct core *core, struct request *request)
 {
     struct slow_texts texts = {.client = request_client(request),
@@ -424,6 +436,7 @@ static void request_log_if_slow(struct core *core, struct request *request)
     }
     if (at != 0 && request->call != NULL && at < request->call->count) {
         texts.lock = request->call->argument[at];
+        texts.trace = trace_given(request->call, at);
     }
     slow_log_add(core, request, &texts, took_ns);
 }

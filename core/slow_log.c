@@ -129,10 +129,11 @@ static void slow_log_line(struct core *core, const struct slow_request *slow)
     }
     LOG_INFO("slow request",
              "command=%s lock=\"%s\" client=\"%s\" session=%" PRIu64
-             " took_ms=%" PRIu64 "%s left_out=%" PRIu32,
+             " took_ms=%" PRIu64 "%s%s%s left_out=%" PRIu32,
              slow->command, bytes_shown(bytes_of_text(slow->lock), lock),
              bytes_shown(bytes_of_text(slow->client), client), slow->session,
-             slow->took_ns / NS_PER_MS, stages, left_out);
+             slow->took_ns / NS_PER_MS, stages,
+             slow->trace[0] != '\0' ? " trace=" : "", slow->trace, left_out);
 }
 
 void slow_log_add(struct core *core, const struct request *request,
@@ -156,6 +157,9 @@ void slow_log_add(struct core *core, const struct request *request,
     copy_text(slow->lock, sizeof slow->lock, texts->lock);
     copy_text(slow->client, sizeof slow->client, texts->client);
     copy_text(slow->from, sizeof slow->from, texts->from);
+    uint8_t trace[TRACE_SIZE];
+    (void)traceparent_parse(texts->trace, trace);
+    traceparent_format(trace, slow->trace);
     if (user != NULL) {
         copy_text(slow->user, sizeof slow->user, user->name);
     }
@@ -191,7 +195,7 @@ const struct slow_request *slow_log_at(const struct core *core, uint64_t place)
 
 void slow_log_put(const struct slow_request *slow, struct resp_writer *writer)
 {
-    resp_map(writer, 11 + SLOW_STAGE_COUNT);
+    resp_map(writer, 12 + SLOW_STAGE_COUNT);
     resp_key_number(writer, "number", slow->number);
     resp_key_number(writer, "time_ms", slow->wall_ms);
     resp_key_text(writer, "command", slow->command);
@@ -202,6 +206,7 @@ void slow_log_put(const struct slow_request *slow, struct resp_writer *writer)
     resp_key_number(writer, "session", slow->session);
     resp_key_number(writer, "by_node", slow->peer);
     resp_key_text(writer, "error", core_words[slow->word]);
+    resp_key_text(writer, "trace", slow->trace);
     resp_key_number(writer, "took_us", slow->took_ns / 1000);
     for (int i = 0; i < SLOW_STAGE_COUNT; i++) {
         char key[32];

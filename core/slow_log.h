@@ -19,6 +19,7 @@
 #include "base/address.h"
 #include "base/bytes.h"
 #include "base/log_limit.h"
+#include "base/traceparent.h"
 #include "core/core.h"
 
 struct command;
@@ -81,6 +82,7 @@ struct slow_request {
     char client[SLOW_TEXT_SIZE];
     char user[65];
     char from[ADDRESS_SIZE];
+    char trace[TRACE_TEXT_SIZE]; /* "" if it had none. */
 };
 
 /* What request.c knows of a slow request; borrowed. */
@@ -88,6 +90,7 @@ struct slow_texts {
     struct bytes lock;
     struct bytes client;
     struct bytes from;
+    struct bytes trace; /* As given. */
 };
 
 /* Lives as long as the core. */

@@ -14,6 +14,7 @@
 #include "base/base64.h"
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/traceparent.h"
 #include "http/uri.h"
 
 #define BASE64_SUFFIX "_b64"
@@ -554,4 +555,18 @@ void fields_command(const struct fields *fields,
     if (route->tail != NULL) {
         words_put_text(out, route->tail);
     }
+}
+
+void fields_trace(const struct fields *fields, const char *header,
+                  struct words *out)
+{
+    uint8_t trace[TRACE_SIZE];
+    char text[TRACE_TEXT_SIZE];
+    if ((fields->route->flags & ROUTE_TRACED) == 0 || header == NULL ||
+        !traceparent_parse(bytes_of_text(header), trace)) {
+        return;
+    }
+    traceparent_format(trace, text);
+    words_put_text(out, "TRACE");
+    words_put_text(out, text);
 }

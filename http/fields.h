@@ -58,5 +58,9 @@ struct bytes fields_text(const struct fields *fields, const char *name);
  * its first operands. */
 void fields_command(const struct fields *fields,
                     const struct words *credentials, struct words *out);
+/* Appends the header traceparent (NULL: none) if the route's command takes it;
+ * an invalid one is ignored. */
+void fields_trace(const struct fields *fields, const char *header,
+                  struct words *out);
 
 #endif /* HASP_HTTP_FIELDS_H */

@@ -278,6 +278,7 @@ static bool put_steps(struct exchange *exchange,
                       const struct words *credentials, struct problem *problem)
 {
     const struct route *route = exchange->fields.route;
+    struct words *step;
     put_attach(exchange, credentials);
     if (has_door(route)) {
         return doors[door_of(route)]->begin(exchange, problem);
@@ -292,7 +293,10 @@ static bool put_steps(struct exchange *exchange,
         words_put_text(exchange_step(exchange), "RAFT.STATUS");
         break;
     default:
-        fields_command(&exchange->fields, credentials, exchange_step(exchange));
+        step = exchange_step(exchange);
+        fields_command(&exchange->fields, credentials, step);
+        fields_trace(&exchange->fields,
+                     http_header(exchange->raw_exchange, "traceparent"), step);
     }
     return true;
 }

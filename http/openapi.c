@@ -174,6 +174,10 @@ static json_t *parameters_of(const struct route *route)
         json_add(all, openapi_parameter("Hasp-Session", "header", true,
                                         openapi_typed("string")));
     }
+    if ((route->flags & ROUTE_TRACED) != 0) {
+        json_add(all, openapi_parameter("traceparent", "header", false,
+                                        openapi_typed("string")));
+    }
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
         const struct field *field = &route->fields[i];
         bool is_in_path = is_parameter(route, field);

@@ -355,9 +355,9 @@ const struct route routes[] = {
      MAP("Session"), 0, "Shows a session."},
 
     {"POST", "/v1/lock/acquire", ROUTE_COMMAND, "LOCK.ACQUIRE", "FULL",
-     acquire_fields, MAP("Grant"), ACQUIRES, "Acquires a lock."},
+     acquire_fields, MAP("Grant"), ACQUIRES | ROUTE_TRACED, "Acquires a lock."},
     {"POST", "/v1/lock/acquire-many", ROUTE_COMMAND, "LOCK.MACQUIRE", "FULL",
-     acquire_many_fields, LIST("grants", "Grant"), ACQUIRES,
+     acquire_many_fields, LIST("grants", "Grant"), ACQUIRES | ROUTE_TRACED,
      "Acquires several locks, all or none."},
     {"POST", "/v1/lock/release", ROUTE_COMMAND, "LOCK.RELEASE", NULL,
      release_fields, MEMBER("left", "integer"), SESSION,
@@ -535,12 +535,13 @@ const struct route consul_routes[] = {
 const uint32_t consul_route_count = sizeof consul_routes /
                                     sizeof consul_routes[0];
 
-#define HOLDER                                                        \
-    "session:integer client:text address:text owner:text value:text " \
-    "token:integer mode:text count:integer since_ms:integer "         \
-    "lease_left_ms:integer| opened_ms:integer? reason:text? "         \
-    "break_left_ms:integer? break_by:text? break_reason:text? "       \
-    "hold_left_ms:integer? delay_ms:integer? barged:integer? user:text"
+#define HOLDER                                                           \
+    "session:integer client:text address:text owner:text value:text "    \
+    "token:integer mode:text count:integer since_ms:integer "            \
+    "lease_left_ms:integer| opened_ms:integer? reason:text? "            \
+    "break_left_ms:integer? break_by:text? break_reason:text? "          \
+    "hold_left_ms:integer? delay_ms:integer? barged:integer? user:text " \
+    "trace:text?"
 
 const struct shape shapes[] = {
     {"OpenedSession",
@@ -566,7 +567,7 @@ const struct shape shapes[] = {
              "more_holders:integer? more_waiters:integer? cursor:text?"},
     {"Holder", HOLDER},
     {"Waiter", "session:integer client:text owner:text mode:text index:integer "
-               "waiting_ms:integer user:text"},
+               "waiting_ms:integer user:text trace:text?"},
     {"Why", "name:text note:text? refused_script:text? mode:text "
             "slots:integer holders:[WhyHolder] queue:[Waiter] "
             "delay_left_ms:integer earliest_ms:integer| hold_count:integer "
@@ -604,6 +605,7 @@ const struct shape shapes[] = {
     {"SlowRequest",
      "number:integer time_ms:integer command:text lock:text client:text "
      "user:text from:text session:integer by_node:integer error:text "
+     "trace:text "
      "took_us:integer queue_us:integer forward_us:integer confirm_us:integer "
      "propose_us:integer flush_us:integer replicate_us:integer "
      "apply_us:integer answer_us:integer wait_us:integer"},
@@ -625,7 +627,7 @@ const struct shape shapes[] = {
     {"History", "lock:text known_from:integer is_cut:yes events:[PastEvent]"},
     {"PastEvent",
      "id:text time_ms:integer kind:text session:integer token:integer "
-     "message:text"},
+     "message:text trace:text?"},
     {"Waiting", "waiting:yes"},
     {"Problem", "title:text status:integer code:text detail:text field:text? "
                 "holder:text? token:integer? earliest_ms:integer? yours:yes?"},

@@ -89,6 +89,7 @@ struct answer {
 #define ROUTE_MAY_BE_HELD 4u   /* nil: 423. */
 #define ROUTE_WAITS 8u         /* Has wait_ms; 202 is a possible answer. */
 #define ROUTE_OWN_BODY 16u     /* The door reads the body; fields: the query. */
+#define ROUTE_TRACED 64u       /* The header traceparent is passed on. */
 #define ROUTE_IS_GATE 32u      /* 0: 403, if "gate" asks for it. */
 
 struct route {

@@ -210,6 +210,7 @@ struct effect {
     struct bytes text;
     const struct bytes *names; /* WAIT_RESULT of a grant: the locks. */
     uint32_t name_count;
+    uint8_t trace[TRACE_SIZE]; /* Of the hold or wait; all zero: none. */
 };
 
 /* A growing array of effects with an arena for their bytes. Zeroed memory is an

@@ -23,6 +23,7 @@
 #include "base/cluster_id.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/traceparent.h"
 #include "base/treap.h"
 #include "lockfsm/user/quota.h"
 
@@ -309,8 +310,9 @@ struct hold {
     struct treap_node in_order; /* In the session's holds. */
     struct lock *lock;
     struct session *session;
-    struct bytes owner; /* Owned. */
-    struct bytes value; /* Owned. */
+    struct bytes owner;        /* Owned. */
+    struct bytes value;        /* Owned. */
+    uint8_t trace[TRACE_SIZE]; /* Of the request; all zero: none. */
     enum lock_mode mode;
     uint64_t token;
     uint64_t first_token; /* Less than 'token' after an upgrade: the tokens from
@@ -345,8 +347,9 @@ struct wait {
     struct waiter *waiter;
     struct lock *lock;
     struct session *session;
-    struct bytes owner; /* Owned. */
-    struct bytes value; /* Owned. */
+    struct bytes owner;        /* Owned. */
+    struct bytes value;        /* Owned. */
+    uint8_t trace[TRACE_SIZE]; /* Of the request; all zero: none. */
     enum lock_mode mode;
     uint32_t slots;
     uint64_t wait_index;    /* Log index of the entry that queued it. */

@@ -190,6 +190,9 @@ func (l *Lock) words() []string {
 	if o.Value != "" {
 		words = append(words, "VALUE", o.Value)
 	}
+	if o.Trace != "" {
+		words = append(words, "TRACE", o.Trace)
+	}
 	if o.Delay != 0 {
 		words = append(words, "DELAY", milliseconds(o.Delay))
 	}

@@ -17,6 +17,7 @@ type LockOptions struct {
 	Shared bool          // Held together with other shared holders.
 	Slots  int           // Number of concurrent holders; the same for all users.
 	Value  string        // Shown to people; an Elector announces it.
+	Trace  string        // A W3C traceparent, shown with the hold or the wait.
 	Delay  time.Duration // The lock stays closed after its holder died.
 	Hold   time.Duration // Maximum duration of a hold.
 	Barge  bool          // Skips the queue; holders are not affected.

@@ -65,6 +65,8 @@ export interface LockOptions {
   slots?: number;
   /** Shown to people. */
   value?: string;
+  /** A W3C traceparent, shown with the hold or the wait. */
+  trace?: string;
   /** How long the lock stays closed after its holder died. */
   delay?: number;
   /** Maximum duration of a hold. A repeated acquire() of the same owner keeps

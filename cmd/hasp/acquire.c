@@ -145,6 +145,7 @@ static int try_session(const struct attempt *attempt, struct acquired *acquired)
     how.slots = (uint32_t)options->slots;
     how.owner = options->owner;
     how.value = options->value;
+    how.trace = getenv("TRACEPARENT");
     how.delay_ms = options->delay_ms;
     how.hold_ms = options->hold_ms;
     how.interrupt_fd = attempt->signal_fd;

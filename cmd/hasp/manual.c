@@ -50,6 +50,8 @@ static const struct term variables[] = {
      "Set for the command of hasp run: one entry for it and for each hasp run "
      "around it."},
     {"NO_COLOR", "If set and not empty: no colours."},
+    {"TRACEPARENT",
+     "A W3C traceparent, shown with what hasp run and hasp acquire hold."},
 };
 
 struct bytes manual_notes(const char *name)

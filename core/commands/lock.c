@@ -55,6 +55,7 @@ void lock_acquire_propose(struct core *core, struct request *request,
     };
     CHECK(call->name_count > 0);
     read_wait(call, &acquire.is_waiting, &acquire.wait_ms);
+    (void)traceparent_parse(call_text(call, OPTION_TRACE), acquire.trace);
     propose_acquire(core, request, &acquire);
 }
 

@@ -105,6 +105,17 @@ static void put_holder_state(struct core *core, const struct request *request,
     rows_put(core, &names, writer);
 }
 
+/* The trace of the request, if it had one. */
+static void show_put_trace(const uint8_t trace[TRACE_SIZE],
+                           struct resp_writer *writer)
+{
+    char text[TRACE_TEXT_SIZE];
+    traceparent_format(trace, text);
+    if (text[0] != '\0') {
+        resp_key_text(writer, "trace", text);
+    }
+}
+
 static void show_put_holder(struct core *core, const struct request *request,
                             const struct hold *hold, bool explains,
                             struct resp_writer *writer)
@@ -115,6 +126,7 @@ static void show_put_holder(struct core *core, const struct request *request,
     resp_map(writer, 11u + (hold->hold_ms != 0 ? 1 : 0) +
                          (hold->delay_ms != 0 ? 1 : 0) +
                          (hold->has_barged ? 1 : 0) + durable_pairs(hold) +
+                         (traceparent_is_set(hold->trace) ? 1 : 0) +
                          (explains ? 4 : 0));
     resp_key_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
@@ -146,6 +158,7 @@ static void show_put_holder(struct core *core, const struct request *request,
         resp_key_number(writer, "barged", 1);
     }
     resp_key_bulk(writer, "user", session->user->name);
+    show_put_trace(hold->trace, writer);
     if (explains) {
         put_holder_state(core, request, hold, writer);
     }
@@ -155,7 +168,7 @@ static void put_waiter(struct core *core, const struct wait *wait,
                        struct resp_writer *writer)
 {
     CHECK(wait->wait_index <= lockfsm_applied_index(core->fsm));
-    resp_map(writer, 7);
+    resp_map(writer, 7 + (traceparent_is_set(wait->trace) ? 1 : 0));
     resp_key_number(writer, "session", wait->session->id);
     resp_key_bulk(writer, "client", wait->session->name);
     resp_key_bulk(writer, "owner", wait->owner);
@@ -163,6 +176,7 @@ static void put_waiter(struct core *core, const struct wait *wait,
     resp_key_number(writer, "index", wait->wait_index);
     resp_key_number(writer, "waiting_ms", age_ms(core, wait->wait_index));
     resp_key_bulk(writer, "user", wait->session->user->name);
+    show_put_trace(wait->trace, writer);
 }
 
 /* When the hold ends because of its session. */

@@ -15,10 +15,11 @@
 #define ACTS (O(SESSION) | O(OWNER) | REQ_OPTIONS)
 #define ACQUIRE_OPTIONS                                                      \
     (ACTS | O(SHARED) | O(SLOTS) | O(WAIT) | O(PUSH) | O(VALUE) | O(BARGE) | \
-     O(DELAY) | O(HOLD) | O(FULL))
-#define ACQUIRE_ARGUMENTS                                                 \
-    "[SHARED|SLOTS n] [WAIT ms|FOREVER] [PUSH] [OWNER tag] [VALUE text] " \
-    "[BARGE] [DELAY ms] [HOLD ms] [FULL] [REQ n] [ACKED m] [SESSION id]"
+     O(DELAY) | O(HOLD) | O(FULL) | O(TRACE))
+#define ACQUIRE_ARGUMENTS                                                     \
+    "[SHARED|SLOTS n] [WAIT ms|FOREVER] [PUSH] [OWNER tag] [VALUE text] "     \
+    "[BARGE] [DELAY ms] [HOLD ms] [FULL] [TRACE traceparent] [REQ n] [ACKED " \
+    "m] [SESSION id]"
 #define PAGE (O(PREFIX) | O(COUNT) | O(CURSOR))
 #define PAGE_ARGUMENTS "[PREFIX prefix] [COUNT n] [CURSOR cursor]"
 #define BY_OPTIONS (O(BY) | REQ_OPTIONS)

@@ -73,9 +73,10 @@ void lock_watch_run(struct core *core, struct request *request)
 static void history_put(struct core *core, const struct event_log_event *event,
                         struct resp_writer *writer)
 {
-    char id[EVENT_LOG_ID_SIZE];
+    char id[EVENT_LOG_ID_SIZE], trace[TRACE_TEXT_SIZE];
     event_log_id_format(core, event->index, event->ordinal, id);
-    resp_map(writer, 6);
+    event_log_trace(&core->event_log, event, trace);
+    resp_map(writer, trace[0] != '\0' ? 7 : 6);
     resp_key_text(writer, "id", id);
     resp_key_number(writer, "time_ms", event->wall_ms);
     resp_key_text(writer, "kind", event->kind);
@@ -83,6 +84,9 @@ static void history_put(struct core *core, const struct event_log_event *event,
     resp_key_number(writer, "token", event->token);
     resp_key_bulk(writer, "message",
                   event_log_message(&core->event_log, event));
+    if (trace[0] != '\0') {
+        resp_key_text(writer, "trace", trace);
+    }
 }
 
 /* Shows the newest events of one lock that fit, the oldest of them first. */

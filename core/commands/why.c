@@ -250,6 +250,17 @@ static void put_lease(struct lines *lines, struct core *core,
     }
 }
 
+/* A line with the trace of the request, if it had one. */
+static void why_put_trace(struct lines *lines, const char *indent,
+                          const uint8_t trace[TRACE_SIZE])
+{
+    char text[TRACE_TEXT_SIZE];
+    traceparent_format(trace, text);
+    if (text[0] != '\0') {
+        LINE(lines, "%strace: %s", indent, text);
+    }
+}
+
 static void why_put_holder(struct lines *lines, struct core *core,
                            const struct request *request,
                            const struct hold *hold)
@@ -274,6 +285,7 @@ static void why_put_holder(struct lines *lines, struct core *core,
         why_put_text(lines, hold->value);
         why_end_line(lines);
     }
+    why_put_trace(lines, "  ", hold->trace);
     if (session->is_durable) {
         why_put_durable(lines, core, hold);
     } else {
@@ -316,6 +328,7 @@ static void why_put_queue(struct lines *lines, struct core *core,
         why_put_client(lines, wait->session);
         LINE(lines, "), %s, for %s", lock_mode_name(wait->mode),
              DURATION(age_ms(core, wait->wait_index)));
+        why_put_trace(lines, "     ", wait->trace);
     }
 }
 

@@ -63,6 +63,18 @@ struct bytes event_log_message(const struct event_log *event_log,
                     event->message_size);
 }
 
+void event_log_trace(const struct event_log *event_log,
+                     const struct event_log_event *event,
+                     char out[TRACE_TEXT_SIZE])
+{
+    out[0] = '\0';
+    if (event->has_trace) {
+        traceparent_format(event_log->bytes + event->at % EVENT_LOG_SIZE +
+                               event->name_size + event->message_size,
+                           out);
+    }
+}
+
 static void event_log_forget_oldest(struct event_log *event_log)
 {
     const struct event_log_event *oldest = event_log_event(event_log,
@@ -139,6 +151,8 @@ void event_log_add(struct core *core, const char *kind,
     bool is_next = event_log->newest.index == effect->log_index &&
                    event_log->newest.ordinal != UINT32_MAX;
     bool is_replayed = effect->log_index <= core->run.replayed_index;
+    size_t size = effect->lock.size + message.size +
+                  (traceparent_is_set(effect->trace) ? TRACE_SIZE : 0);
     if (event_log->events == NULL) {
         event_log->events = memory_new(EVENT_LOG_COUNT *
                                        sizeof *event_log->events);
@@ -153,17 +167,22 @@ void event_log_add(struct core *core, const char *kind,
         .ordinal = is_next ? event_log->newest.ordinal + 1 : 0,
         .name_size = (uint16_t)effect->lock.size,
         .message_size = (uint32_t)message.size,
+        .has_trace = traceparent_is_set(effect->trace),
         .kind = kind,
         .session = effect->session,
         .token = effect->token,
         .wall_ms = is_replayed ? 0 : wall_ms_of(core),
-        .at = event_log_make_room(event_log, effect->lock.size + message.size)};
+        .at = event_log_make_room(event_log, size)};
     uint8_t *to = event_log->bytes + event.at % EVENT_LOG_SIZE;
     if (effect->lock.size > 0) {
         memcpy(to, effect->lock.data, effect->lock.size);
     }
     if (message.size > 0) {
         memcpy(to + effect->lock.size, message.data, message.size);
+    }
+    if (event.has_trace) {
+        memcpy(to + effect->lock.size + message.size, effect->trace,
+               TRACE_SIZE);
     }
     uint64_t *newest = newest_of(event_log, effect->lock);
     event.before = *newest;

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/traceparent.h"
 
 struct core;
 struct effect;
@@ -37,6 +38,7 @@ struct event_log_event {
     uint32_t ordinal;
     uint32_t message_size;
     uint16_t name_size;
+    bool has_trace;   /* Its bytes follow those of the message. */
     const char *kind; /* Static. */
     uint64_t session;
     uint64_t token;
@@ -77,6 +79,11 @@ struct bytes event_log_name(const struct event_log *event_log,
                             const struct event_log_event *event);
 struct bytes event_log_message(const struct event_log *event_log,
                                const struct event_log_event *event);
+
+/* The trace of the hold or wait as text; "" if its request had none. */
+void event_log_trace(const struct event_log *event_log,
+                     const struct event_log_event *event,
+                     char out[TRACE_TEXT_SIZE]);
 
 /* The newest event of this name with a number below 'below'; false if none is
  * known. It takes a step for each event of this name and of names with the same

@@ -535,6 +535,10 @@ struct hasp_acquire_options {
     /* Limit of on_grant. The lock is given back then even if the hook has not
      * returned. 0: as long as the lease can be trusted when it begins. */
     uint64_t seal_ms;
+
+    /* A W3C traceparent that is shown with the hold or the wait ("00-...").
+     * NULL: none. An invalid one is ignored by the cluster. */
+    const char *trace;
 };
 
 /* Sets the defaults: exclusive, wait for ever, no interrupting descriptor. */

@@ -389,6 +389,7 @@ static struct wait_terms terms_of(const struct lockfsm *fsm,
 {
     return (struct wait_terms){.hold = {.owner = fsm->entry.origin.owner,
                                         .value = message->value,
+                                        .trace = message->trace,
                                         .mode = (enum lock_mode)message->mode,
                                         .slots = message->slots,
                                         .delay_ms = message->delay_ms,

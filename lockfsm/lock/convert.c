@@ -80,6 +80,7 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
     CHECK(hold->mode == LOCK_SHARED && lock->mode == LOCK_SHARED);
     struct wait_terms terms = {.hold = {.owner = hold->owner,
                                         .value = hold->value,
+                                        .trace = hold->trace,
                                         .mode = LOCK_EXCLUSIVE,
                                         .delay_ms = hold->delay_ms,
                                         .hold_ms = hold->hold_ms},

@@ -39,6 +39,7 @@ static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
     }
     struct hold_terms terms = {.owner = wait->owner,
                                .value = wait->value,
+                               .trace = wait->trace,
                                .mode = wait->mode,
                                .slots = wait->slots,
                                .delay_ms = wait->delay_ms,

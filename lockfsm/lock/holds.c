@@ -3,6 +3,8 @@
 /* Holds as structures: created, found, linked, ended, freed, with their
  * effects. grant.c decides whether a lock can be granted. */
 
+#include <string.h>
+
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
@@ -44,6 +46,9 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
     hold->session = session;
     hold->owner = pool_copy(&fsm->pool, terms->owner);
     hold->value = pool_copy(&fsm->pool, terms->value);
+    if (terms->trace != NULL) {
+        memcpy(hold->trace, terms->trace, TRACE_SIZE);
+    }
     hold->mode = terms->mode;
     hold->count = 1;
     hold->delay_ms = terms->delay_ms;
@@ -118,6 +123,7 @@ void hold_tell(struct lockfsm *fsm, const struct hold *hold,
     effect->hold_ms = hold->hold_ms;
     effect->reason = reason;
     effect->text = reason == NULL ? note : (struct bytes){NULL, 0};
+    memcpy(effect->trace, hold->trace, TRACE_SIZE);
 }
 
 struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
@@ -252,6 +258,7 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
     effect->token = hold->token;
     effect->granted_index = hold->granted_index;
     effect->reason = reason;
+    memcpy(effect->trace, hold->trace, TRACE_SIZE);
     end_backing(fsm, hold);
     if (!is_clean && hold->delay_ms > 0) {
         start_delay(fsm, lock, hold);

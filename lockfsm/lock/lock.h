@@ -88,6 +88,7 @@ bool hold_covers(const struct hold *hold, enum lock_mode mode);
 struct hold_terms {
     struct bytes owner;
     struct bytes value;
+    const uint8_t *trace; /* NULL: none. */
     enum lock_mode mode;
     uint32_t slots;
     uint64_t delay_ms;

@@ -3,6 +3,8 @@
 /* Waits as structures: their places in the queues and indexes, and their end. A
  * request for several locks has a wait in each queue, all in one ring. */
 
+#include <string.h>
+
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
 #include "lockfsm/store/store.h"
@@ -37,6 +39,9 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->session = session;
     wait->owner = pool_copy(&fsm->pool, terms->hold.owner);
     wait->value = pool_copy(&fsm->pool, terms->hold.value);
+    if (terms->hold.trace != NULL) {
+        memcpy(wait->trace, terms->hold.trace, TRACE_SIZE);
+    }
     wait->mode = terms->hold.mode;
     wait->slots = terms->hold.slots;
     wait->wait_index = fsm->entry.log_index;
@@ -285,6 +290,7 @@ void wait_tell_ended(struct lockfsm *fsm, const struct wait *wait,
                                           wait->session, wait->owner);
     effect->wait_index = wait->wait_index;
     effect->reason = reason;
+    memcpy(effect->trace, wait->trace, TRACE_SIZE);
 }
 
 void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
@@ -309,6 +315,7 @@ void wait_tell_queued(struct lockfsm *fsm, const struct wait *wait,
     effect->asked_index = wait->asked_index;
     effect->time_ms = wait->wait_ms;
     effect->count = is_again ? 1 : 0;
+    memcpy(effect->trace, wait->trace, TRACE_SIZE);
 }
 
 void wait_ask_again(struct lockfsm *fsm, struct wait *wait,

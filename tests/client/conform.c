@@ -274,6 +274,7 @@ static int do_lock(json_t *command, json_t **ret_told)
     options.wait_ms = number_of(command, "wait", HASP_FOREVER);
     options.owner = text_of(command, "owner");
     options.value = text_of(command, "value");
+    options.trace = text_of(command, "trace");
     options.hold_ms = number_of(command, "hold", 0);
     options.delay_ms = number_of(command, "delay", 0);
     options.is_barging = json_is_true(json_object_get(command, "barge"));

@@ -440,6 +440,29 @@ def test_a_lock_goes_from_one_to_the_next(asker, name):
     assert (status, problem["code"]) == (404, "NOSESSION")
 
 
+def test_a_trace_goes_with_the_hold(asker, name):
+    good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    one = asker.open()
+    for given, shown in ((good, good), (good.upper(), None),
+                         (good[:-1], None), ("x" * 4000, None),
+                         ("00-%032d-00f067aa0ba902b7-01" % 0, None)):
+        one.headers["traceparent"] = given
+        assert one.post("/v1/lock/acquire", name=name)[0] == 200
+        lock = one.get("/v1/locks/" + name)[1]
+        assert lock["holders"][0].get("trace") == shown
+        token = lock["holders"][0]["token"]
+
+        def granted():
+            """Each node answers its own history, which can be late."""
+            return [event for event in one.get("/v1/history/" + name)[1]["events"]
+                    if event["kind"] == "granted" and event["token"] == token]
+
+        assert wait_until(granted, 30, "the grant")[0].get("trace") == shown
+        # Other commands do not have it.
+        assert one.post("/v1/lock/release", name=name)[0] == 200
+    assert one.post("/v1/session/close")[0] == 200
+
+
 def test_a_session_needs_its_header(asker):
     status, problem = asker.post("/v1/lock/acquire", name="a")
     assert status == 400 and "Hasp-Session" in problem["detail"]

@@ -97,6 +97,15 @@ static void put_value(struct draw *draw)
     put_text(draw, PICK(draw, values));
 }
 
+static void put_trace(struct draw *draw)
+{
+    static const char *const traces[] = {
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00-later",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01", "", "x"};
+    put_text(draw, PICK(draw, traces));
+}
+
 static void put_ms(struct draw *draw)
 {
     static const uint64_t times[] = {1,    100,  300,   1000,
@@ -365,6 +374,7 @@ static const struct {
     {"value", put_value},
     {"member", put_value},
     {"text", put_value},
+    {"traceparent", put_trace},
     {"bytes", put_value},
     {"tag", put_value},
     {"field", put_value},
@@ -549,18 +559,43 @@ static const struct {
     const char *word;
     const char *values;
 } option_values[] = {
-    {"TTL", "ms"},          {"NAME", "text"},       {"LINGER", "ms"},
-    {"LABEL", "key value"}, {"SHARED", ""},         {"EXCLUSIVE", ""},
-    {"SLOTS", "n"},         {"WAIT", "ms"},         {"OWNER", "tag"},
-    {"VALUE", "text"},      {"BARGE", ""},          {"DELAY", "ms"},
-    {"HOLD", "ms"},         {"REQ", "n"},           {"ACKED", "m"},
-    {"TOKEN", "token"},     {"SESSION", "id"},      {"PREFIX", "prefix"},
-    {"COUNT", "n"},         {"CURSOR", "cursor"},   {"MESSAGE", "text"},
-    {"REASON", "text"},     {"BY", "text"},         {"FOR", "ms"},
-    {"CLIENT", "pattern"},  {"STANDBY", ""},        {"FULL", ""},
-    {"FORCE", ""},          {"PROOF", "sha256"},    {"PUSH", ""},
-    {"AFTER", "ms"},        {"TOKENS", "token..."}, {"INCARNATION", "hex"},
-    {"WILL", "sha256"},     {"CANCEL", ""},         {"UNCLEAN", ""},
+    {"TTL", "ms"},
+    {"NAME", "text"},
+    {"LINGER", "ms"},
+    {"LABEL", "key value"},
+    {"SHARED", ""},
+    {"EXCLUSIVE", ""},
+    {"SLOTS", "n"},
+    {"WAIT", "ms"},
+    {"OWNER", "tag"},
+    {"VALUE", "text"},
+    {"BARGE", ""},
+    {"DELAY", "ms"},
+    {"HOLD", "ms"},
+    {"REQ", "n"},
+    {"ACKED", "m"},
+    {"TOKEN", "token"},
+    {"SESSION", "id"},
+    {"PREFIX", "prefix"},
+    {"COUNT", "n"},
+    {"CURSOR", "cursor"},
+    {"MESSAGE", "text"},
+    {"REASON", "text"},
+    {"BY", "text"},
+    {"FOR", "ms"},
+    {"CLIENT", "pattern"},
+    {"STANDBY", ""},
+    {"FULL", ""},
+    {"FORCE", ""},
+    {"PROOF", "sha256"},
+    {"PUSH", ""},
+    {"AFTER", "ms"},
+    {"TOKENS", "token..."},
+    {"INCARNATION", "hex"},
+    {"WILL", "sha256"},
+    {"CANCEL", ""},
+    {"UNCLEAN", ""},
+    {"TRACE", "traceparent"},
 };
 
 static bool has_word(const struct drawn_request *request, const char *word)

@@ -204,6 +204,24 @@ static void secrets_are_not_recorded(void **state)
     assert_null(strstr(text, "0123456789"));
 }
 
+#define TRACE "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+static void a_trace_is_recorded_if_it_is_valid(void **state)
+{
+    (void)state;
+    const struct core *core = world->node[leader].core;
+    set_flushes(80, 0);
+    client_ask(world, leader, 1, "LOCK.ACQUIRE a TRACE " TRACE " REQ 1");
+    assert_string_equal(slow_log_at(core, 0)->trace, TRACE);
+    client_ask(world, leader, 1, "LOCK.ACQUIRE b TRACE " TRACE "x REQ 2");
+    assert_int_equal(count_of(leader), 2);
+    assert_string_equal(slow_log_at(core, 0)->trace, "");
+    /* The word as the value of another option. */
+    client_ask(world, leader, 1, "LOCK.ACQUIRE c VALUE TRACE REQ 3");
+    assert_int_equal(count_of(leader), 3);
+    assert_string_equal(slow_log_at(core, 0)->trace, "");
+}
+
 static void the_newest_are_kept(void **state)
 {
     (void)state;
@@ -248,6 +266,7 @@ int main(void)
         TEST(a_read_waits_for_its_confirmation),
         TEST(a_slow_turn_is_answer),
         TEST(secrets_are_not_recorded),
+        TEST(a_trace_is_recorded_if_it_is_valid),
         TEST(the_newest_are_kept),
         TEST(it_is_switched_while_requests_are_under_way),
     };

@@ -28,6 +28,7 @@ type command struct {
 	Slots                       int
 	Shared, Barge               bool
 	Value, Text, Prefix, Owner  string
+	Trace                       string
 	Hold, Delay, Need           int64
 	Durable, Beside             bool
 	Reason, Tie, Agent          string
@@ -89,7 +90,7 @@ func lockOf(c *command) *hasp.Lock {
 	defer mu.Unlock()
 	if locks[c.As] == nil {
 		locks[c.As] = session.NewLocks(c.Names, hasp.LockOptions{
-			Shared: c.Shared, Slots: c.Slots, Value: c.Value, Barge: c.Barge,
+			Shared: c.Shared, Slots: c.Slots, Value: c.Value, Trace: c.Trace, Barge: c.Barge,
 			Hold: ms(c.Hold), Delay: ms(c.Delay), Owner: c.Owner,
 			OnGrant: hook(c.Seal), SealTime: ms(c.SealTime)})
 	}

@@ -13,8 +13,8 @@ const { retryPause, sleep } = require('./link');
 const { seal } = require('./seal');
 const { Turn } = require('./turn');
 
-const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge',
-  'timeout', 'onGrant', 'sealTime'];
+const OPTIONS = ['owner', 'shared', 'slots', 'value', 'trace', 'delay', 'hold',
+  'barge', 'timeout', 'onGrant', 'sealTime'];
 const BEHIND_MS = 50; // Between checks for other requests of an owner.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const CANCELLED = new Error('cancelled');
@@ -506,9 +506,10 @@ class Lock {
   }
 
   words() {
-    const { shared, slots, value, delay, hold, barge } = this.options;
+    const { shared, slots, value, trace, delay, hold, barge } = this.options;
     return [...(shared ? ['SHARED'] : []),
       ...(slots ? ['SLOTS', slots] : []), ...(value ? ['VALUE', value] : []),
+      ...(trace ? ['TRACE', trace] : []),
       ...(delay ? ['DELAY', delay] : []), ...(hold ? ['HOLD', hold] : []),
       ...(barge ? ['BARGE'] : []), 'FULL'];
   }

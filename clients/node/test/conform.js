@@ -11,7 +11,7 @@ const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
   'late', 'tie', 'seal'];
 const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
   'durable', 'reason', 'tie', 'agent'];
-const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
+const LOCK = ['shared', 'slots', 'owner', 'value', 'trace', 'hold', 'delay', 'barge'];
 
 let session = null;
 let beside; // Shares its connection.

@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     shared: bool  # Held together with other shared holders.
     slots: int  # Number of concurrent holders; the same for all users.
     value: str  # Shown to people.
+    trace: str  # A W3C traceparent, shown with the hold or the wait.
     delay: float  # How long the lock stays closed after its holder died.
     hold: float  # Maximum duration of a hold.
     barge: bool  # Skips the queue; holders are not affected.
@@ -456,7 +457,7 @@ class Hold:
                 words.append(name.upper())
                 if name in ('delay', 'hold'):
                     words.append(_to_ms(value))  # type: ignore[arg-type]
-                elif name in ('slots', 'value'):
+                elif name in ('slots', 'value', 'trace'):
                     words.append(value)  # type: ignore[arg-type]
         return words
 

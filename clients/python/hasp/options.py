@@ -14,6 +14,7 @@ Options, by keyword; durations in seconds:
 shared: True: held together with other shared holders.
 slots: number of concurrent holders; all users must give the same number.
 value: a text shown to people; in an Election, to the other candidates.
+trace: a W3C traceparent, shown with the hold or the wait.
 delay: how long the lock stays closed after its holder died.
 hold: maximum duration of a hold; it ends then in any case.
 barge: True: skips the queue; holders are not affected.

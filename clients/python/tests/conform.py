@@ -16,7 +16,7 @@ FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger',
             'tie', 'seal']
 SESSION_SECONDS = ('ttl', 'linger', 'timeout', 'alive')
 LOCK_SECONDS = ('hold', 'delay')
-OPTIONS = ('shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge')
+OPTIONS = ('shared', 'slots', 'owner', 'value', 'trace', 'hold', 'delay', 'barge')
 WORDS = {hasp.LeaseShort: 'SHORT', hasp.LeaseLost: 'LOST', hasp.NotHeld: 'NOTHELD',
          hasp.Unreachable: 'UNREACHABLE',
          hasp.SealFailed: 'SEAL', hasp.Unknown: 'UNKNOWN'}

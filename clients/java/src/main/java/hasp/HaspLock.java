@@ -78,6 +78,11 @@ public final class HaspLock extends AsyncLock {
             return with("VALUE", text);
         }
 
+        /** A W3C traceparent, shown with the hold or the wait. */
+        public Options trace(String traceparent) {
+            return with("TRACE", traceparent);
+        }
+
         /** How long the lock stays closed after its holder died. */
         public Options delay(Duration length) {
             return with("DELAY", Time.milliseconds(length));

@@ -108,6 +108,9 @@ public final class Conform {
             if (!c.text("value").isEmpty()) {
                 options.value(c.text("value"));
             }
+            if (!c.text("trace").isEmpty()) {
+                options.trace(c.text("trace"));
+            }
             if (c.number("delay") != 0) {
                 options.delay(c.ms("delay"));
             }
