@@ -73,6 +73,21 @@ PLANTED = [
                    '"hasp.lease").lease.read_clock()'),
         'node': ('lib/hold.js', 'this.limit = limitOf(all, sent);',
                  "this.limit = limitOf(all, require('./lease').readClock());")}),
+    ('2 the shortest limit', 'hold_late_answers', {
+        'c': ('client/hold.c',
+              '(!hold->has_limit || grant->left_ms < hold->left_ms)', 'true'),
+        'java': (JAVA + 'Grant.java', 'filter(ms -> ms >= 0).min()',
+                 'filter(ms -> ms >= 0).max()'),
+        'node': ('lib/hold.js', '{ ms: Math.min(...limits), from }',
+                 '{ ms: limits[limits.length - 1], from }')}),
+    ('3 a push of another wait', 'numbers notices', {
+        'c': ('client/operation.c', 'operation->step != STEP_PARKED ||\n'
+              '                   operation->place != place',
+              'operation->step != STEP_PARKED'),
+        'go': ('change.go', 'told.place != place', 'told.place < 0'),
+        'python': ('hasp/request.py',
+                   ".get('wait') == self._place", ".get('wait', 0) > 0"),
+        'node': ('lib/request.js', '.wait === this.place;', '.wait > 0;')}),
     ('2 an upgraded limit', 'hold_late_answers', {
         'go': ('hold.go', 'g.limit, g.since = limit, sent',
                'g.limit, g.since = limit, clockNow()'),
