@@ -522,6 +522,8 @@ enum core_users core_users(const struct core *core);
 bool core_replacement_waits(const struct core *core, char why[HASP_WHY_SIZE]);
 /* True while NODE.DRAIN is in force (core/drain.h). */
 bool core_is_draining(const struct core *core);
+/* For how long; 0: it is not. */
+uint64_t core_drained_ns(const struct core *core, uint64_t now_ns);
 /* True if this node leads, its BEGIN has been applied, and all deadlines are
  * set. */
 bool core_is_serving(const struct core *core);

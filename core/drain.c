@@ -3,12 +3,45 @@
 #include "core/drain.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/log.h"
+#include "core/members/peer.h"
 #include "core/members/transfer.h"
 #include "core/state.h"
 
 #define REASON "the node is drained"
+
+bool drain_is_refused(const struct core *core, char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    uint32_t voters = 0, connected = 0;
+    replica_members(core->replica, &members);
+    MEMBER_EACH (member, &members) {
+        bool is_voter = member->role == MEMBER_VOTER;
+        voters += is_voter;
+        /* Two followers have nothing to say to each other but PING, so a member
+         * that hangs is noticed when its connection is closed. */
+        connected += is_voter && member->id != core->options.id &&
+                     peer_is_up(core, member->id);
+    }
+    if (2 * connected > voters) {
+        return false;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "not without node %" PRIu64 ": it is connected with %" PRIu32
+             " other voters of %" PRIu32 ", which are no majority; start the "
+             "others, or use FORCE",
+             core->options.id, connected, voters);
+    return true;
+}
+
+bool drain_is_over(const struct core *core)
+{
+    char why[HASP_WHY_SIZE];
+    return core_is_draining(core) && !is_leader(core) &&
+           drain_client_count(core) == 0 && !drain_is_refused(core, why);
+}
 
 void drain_begin(struct core *core)
 {
@@ -36,6 +69,13 @@ void drain_cancel(struct core *core)
 bool core_is_draining(const struct core *core)
 {
     return core->drain.began_ns != 0;
+}
+
+uint64_t core_drained_ns(const struct core *core, uint64_t now_ns)
+{
+    return core->drain.began_ns != 0 && now_ns > core->drain.began_ns
+               ? now_ns - core->drain.began_ns
+               : 0;
 }
 
 bool drain_refuses(const struct core *core, const struct conn *conn)

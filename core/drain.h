@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "base/units.h"
 
 struct core;
@@ -33,6 +34,13 @@ struct drain {
     uint64_t step_ns;  /* When the next connections are closed. */
 };
 
+/* True if the voters that this node is connected with are no majority: when
+ * it is stopped, nothing could be committed. Whether they are drained, too, is
+ * not known here. */
+bool drain_is_refused(const struct core *core, char why[HASP_WHY_SIZE]);
+/* True if the node can be stopped: it is drained, does not lead, has no client,
+ * and the others are a majority. */
+bool drain_is_over(const struct core *core);
 void drain_begin(struct core *core);
 void drain_cancel(struct core *core);
 /* True if a request of this connection is refused. */

@@ -258,6 +258,8 @@ static const struct field setting_fields[] = {
     END};
 static const struct field drain_fields[] = {
     OPTION("cancel", FIELD_FLAG, "CANCEL", "Whether the node serves again."),
+    OPTION("force", FIELD_FLAG, "FORCE",
+           "Even if the other voters are no majority."),
     BY, END};
 static const struct field add_fields[] = {
     ID("The id of the new member."),
@@ -609,7 +611,7 @@ const struct shape shapes[] = {
      "took_us:integer queue_us:integer forward_us:integer confirm_us:integer "
      "propose_us:integer flush_us:integer replicate_us:integer "
      "apply_us:integer answer_us:integer wait_us:integer"},
-    {"Drained", "drained:integer leads:integer clients:integer"},
+    {"Drained", "drained:integer safe:integer leads:integer clients:integer"},
     {"Status",
      "node:integer cluster:text role:text term:integer leader:integer "
      "leader_address:text commit:integer applied:integer members:[Member] "

@@ -244,6 +244,15 @@ static void put_round_trips(const struct hasp_node *node, struct buffer *out)
     }
 }
 
+static void metrics_put_drain(const struct hasp_node *node, struct buffer *out)
+{
+    metrics_gauge(
+        out, "hasp_drained_seconds",
+        "How long this node has been drained (NODE.DRAIN); 0: it is not.",
+        node->has_begun ? core_drained_ns(node->core, turn_now()) / NS_PER_S
+                        : 0);
+}
+
 static void metrics_put_members(const struct hasp_node *node,
                                 struct buffer *out)
 {
@@ -599,6 +608,7 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
         put_counts(core_counts(node->core), out);
         put_times(node->core, out);
     }
+    metrics_put_drain(node, out);
     metrics_put_members(node, out);
     metrics_put_disk(node, out);
     put_tls(node, out);

@@ -47,16 +47,17 @@ static bool is_spare(json_t *nodes, uint64_t id, uint64_t *ret_up,
     return *ret_up > *ret_voters / 2;
 }
 
-static int drain_ask(struct tool *tool, bool is_cancel, json_t **ret_state)
+/* 'word': CANCEL, FORCE, or NULL. */
+static int drain_ask(struct tool *tool, const char *word, json_t **ret_state)
 {
     return tool_ask(tool,
-                    is_cancel ? WORDS("NODE.DRAIN", "CANCEL", "BY", USER)
-                              : WORDS("NODE.DRAIN", "BY", USER),
+                    word != NULL ? WORDS("NODE.DRAIN", word, "BY", USER)
+                                 : WORDS("NODE.DRAIN", "BY", USER),
                     "cannot drain the node", ret_state);
 }
 
 /* Asks until no client is left and the node does not lead. */
-static int drain_await(struct tool *tool, uint64_t id)
+static int drain_await(struct tool *tool, uint64_t id, bool is_forced)
 {
     uint64_t by_ns = client_now_ns() + (tool->timeout_ms > DRAIN_MS
                                             ? tool->timeout_ms
@@ -64,25 +65,37 @@ static int drain_await(struct tool *tool, uint64_t id)
                                            NS_PER_MS;
     for (;;) {
         json_auto_t *state = NULL;
-        int exit_code = drain_ask(tool, false, &state);
+        /* All nodes were asked, unless this is by a socket. So the node need
+         * not be connected with all of them at once; it says when it is safe.
+         */
+        bool is_asked = is_forced || !tool_is_by_door(tool);
+        int exit_code = drain_ask(tool, is_asked ? "FORCE" : NULL, &state);
         if (exit_code != 0) {
             return exit_code;
         }
         uint64_t clients = value_number(state, "clients");
         bool leads = value_number(state, "leads") != 0;
-        if (clients == 0 && !leads) {
+        bool is_safe = value_number(state, "safe") != 0;
+        if (is_safe || (is_forced && clients == 0 && !leads)) {
             tool_say(tool,
-                     "node %" PRIu64 " is drained: it is safe to stop it; a "
-                     "restart or --cancel lets it serve again",
-                     id);
+                     "node %" PRIu64 " is drained: %s; a restart or --cancel "
+                     "lets it serve again",
+                     id,
+                     is_safe ? "it is safe to stop it"
+                             : "the others are no majority without it");
             return -1;
         }
         if (client_now_ns() >= by_ns) {
-            return tool_fail(EX_TEMPFAIL,
-                             "node %" PRIu64 " is not drained yet: %" PRIu64
-                             " clients are left%s; repeat the command, or give "
-                             "up with --cancel",
-                             id, clients, leads ? ", and it leads" : "");
+            return tool_fail(
+                EX_TEMPFAIL,
+                "node %" PRIu64 " cannot be stopped yet: %" PRIu64
+                " clients are left%s; repeat the command, or give "
+                "up with --cancel",
+                id, clients,
+                leads ? ", and it leads"
+                : clients == 0
+                    ? ", and the other connected voters are no majority"
+                    : "");
         }
         usleep(DRAIN_PAUSE_US);
     }
@@ -122,11 +135,11 @@ int run_member_drain(struct tool *tool, char **argv)
     exit_code = tool_use(tool, value_text(node, "endpoint"));
     if (exit_code == 0 && is_cancel) {
         json_auto_t *state = NULL;
-        exit_code = drain_ask(tool, true, &state);
+        exit_code = drain_ask(tool, "CANCEL", &state);
         if (exit_code == 0) {
             tool_say(tool, "node %" PRIu64 " serves clients", id);
         }
         return exit_code != 0 ? exit_code : -1;
     }
-    return exit_code != 0 ? exit_code : drain_await(tool, id);
+    return exit_code != 0 ? exit_code : drain_await(tool, id, is_forced);
 }

@@ -67,6 +67,12 @@ void node_slow_run(struct core *core, struct request *request)
 void node_drain_run(struct core *core, struct request *request)
 {
     bool is_cancel = call_has(request->call, OPTION_CANCEL);
+    char why[HASP_WHY_SIZE];
+    if (!is_cancel && !core_is_draining(core) &&
+        !call_has(request->call, OPTION_FORCE) && drain_is_refused(core, why)) {
+        request_refuse(core, request, WORD_BADARG, why);
+        return;
+    }
     if (core_is_draining(core) == is_cancel) {
         audit_log_log(request);
     }
@@ -76,8 +82,9 @@ void node_drain_run(struct core *core, struct request *request)
         drain_begin(core);
     }
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 3);
+    resp_map(writer, 4);
     resp_key_number(writer, "drained", core_is_draining(core));
+    resp_key_number(writer, "safe", drain_is_over(core));
     resp_key_number(writer, "leads", is_leader(core));
     resp_key_number(writer, "clients", drain_client_count(core));
     request_done(core, request);

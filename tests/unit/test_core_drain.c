@@ -116,6 +116,28 @@ static void no_linger_starts(void **state)
     expect(leader, 1, "LOCK.ACQUIRE a", "$-1\r\n");
 }
 
+/* Whichever client asks: two of three are a majority, one is not. */
+static void it_is_refused_if_the_others_are_no_majority(void **state)
+{
+    (void)state;
+    uint64_t leader = world_elect(world), node = leader % 3 + 1;
+    uint64_t other = node % 3 + 1;
+    world_cut(world, other, true);
+    world_run(world, 500);
+    drain(node, "", "-BADARG node.drain: not without node");
+    assert_false(core_is_draining(world->node[node].core));
+    drain(node, " FORCE", "drained\r\n:1\r\n");
+    world_run(world, 3000);
+    drain(node, "", "safe\r\n:0\r\n");
+    world_cut(world, other, false);
+    world_run(world, 500);
+    drain(node, "", "safe\r\n:1\r\n");
+    /* One that is gone while this node is drained counts, too. */
+    world_cut(world, other, true);
+    world_run(world, 500);
+    drain(node, "", "safe\r\n:0\r\n");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -125,6 +147,7 @@ int main(void)
         TEST(clients_are_refused_and_closed),
         TEST(a_client_that_waits_is_closed_later),
         TEST(no_linger_starts),
+        TEST(it_is_refused_if_the_others_are_no_majority),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

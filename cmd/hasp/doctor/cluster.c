@@ -188,6 +188,13 @@ static void doctor_addresses(struct doctor *doctor)
                           "node %" PRIu64 ": %s", doctor_node_id(node),
                           value_text(node, "elsewhere"));
         }
+        if (value_number(node, "machine.drained") != 0) {
+            doctor_report(doctor, DOCTOR_WARN,
+                          "hasp member drain ID --cancel, or restart it",
+                          "node %" PRIu64 " is drained: it takes no clients "
+                          "and does not lead",
+                          doctor_node_id(node));
+        }
         json_t *replaced = value_at(node, "replaced");
         if (value_text(node, "replacement")[0] != '\0') {
             doctor_report(doctor, DOCTOR_WARN,
