@@ -656,7 +656,7 @@ class Generator:
 
     def limit(self):
         self.entry('limit', '0 - 0 0', self.pick((*range(LIMIT_COUNT), 99)),
-                   self.pick((0, 1, 3, 8, 100, 5000, LIMIT_MAX,
+                   self.pick((0, 1, 3, 8, 100, 5000, 10000, 10001, LIMIT_MAX,
                               LIMIT_MAX + 1)))
 
     # --- Users ------------------------------------------------------------

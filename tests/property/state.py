@@ -18,13 +18,15 @@ ANSWERED_MAX = 1024
 SPENT_MAX = 64
 WAITING_MAX = 64
 ENDED_MAX = 64
+BLACKLIST_LIMIT, BLACKLIST_MAX = 7, 10000
 TTL_LIMIT = 9
 
 
 def limit_allows(key, value):
     if key == TTL_LIMIT:
         return 1000 <= value <= 3600000
-    return key < LIMIT_COUNT and 1 <= value <= LIMIT_MAX
+    most = BLACKLIST_MAX if key == BLACKLIST_LIMIT else LIMIT_MAX
+    return key < LIMIT_COUNT and 1 <= value <= most
 
 
 def size(text):

@@ -76,7 +76,7 @@ static void everything_else_is_no_trace(void **state)
     assert_string_equal(out, "");
     memset(big, 'a', sizeof big);
     memcpy(big, "01", 2);
-    memcpy(big + 2, GOOD + 2, sizeof GOOD - 3);
+    memcpy(big + 2, &GOOD[2], sizeof GOOD - 3);
     big[sizeof GOOD - 1] = '-';
     assert_true(traceparent_parse(bytes_of(big, TRACE_TEXT_SIZE_MAX), trace));
     assert_false(

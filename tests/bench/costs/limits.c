@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "lockfsm/cells.h"
 #include "lockfsm/user/access.h"
 #include "tests/bench/costs/costs.h"
 
@@ -123,6 +124,17 @@ static void op_quarantine_over(struct bench *bench, uint64_t i)
     encode_quarantine_over(&bench->command,
                            &(struct quarantine_over_command){.since_index = 1});
     as_leader(bench);
+}
+
+/* Refused: the dimensions have locks under each prefix, which it counts. */
+static void op_cells(struct bench *bench, uint64_t i)
+{
+    (void)i;
+    encode_cells(&bench->command,
+                 &(struct cells_command){.kind = CELLS_GIVE,
+                                         .endpoints = BYTES_LITERAL("a:1"),
+                                         .taker = {1}});
+    as_user(bench);
 }
 
 static void op_act(struct bench *bench, uint64_t i)
