@@ -97,6 +97,7 @@ class Request:
         self.upper = upper
         self.is_queued = False
         self.torn = None  # Answers of which half was sent, by number.
+        self.told = None
         wire.open.append(self)
 
     def lasting(self, *others):
@@ -111,7 +112,7 @@ class Request:
         if self.torn is None or not self.number or self.is_queued or \
                 key in self.torn:
             return False
-        self.torn[key] = self.lasting('WAIT'), self.value
+        self.torn[key] = self.lasting('WAIT'), self.value, self.told
         return True
 
     def answer(self, how):
@@ -129,9 +130,9 @@ class Request:
         if rest.startswith('-'):
             value = Raw(rest.encode() + b'\r\n')
         else:
-            told = self.granted(json.loads(rest))
-            self.bounds.answers(self.received, self.upper[0], told)
-            value = encode(self.varied(told))
+            self.told = self.granted(json.loads(rest))
+            self.bounds.answers(self.received, self.upper[0], self.told)
+            value = encode(self.varied(self.told))
         if self.is_queued:
             told = json.loads(rest)
             granted = told if isinstance(told, list) else [told]
@@ -345,6 +346,8 @@ class Nodes:
                 self.torn[request.upper[0], request.number] = ()
                 request.torn = None
                 request.value = done[1]
+                # The client counts from its repetition, as a node does.
+                self.bounds.answers(request.received, verb, done[2])
                 request.wire.answered()
                 return
         if self.waits_again(request):

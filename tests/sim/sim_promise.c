@@ -92,15 +92,18 @@ static bool key_of_entry(const struct entry *command,
     return value.size > 0;
 }
 
-/* The entry was refused because its client has no rights at all. The library
- * repeats such a request, as its secret may have been replaced, and the caller
- * gets the result of the last attempt. */
+/* The entry was refused with a result that is not kept under its number
+ * (dedup_keep() in lockfsm/session/dedup.c): because its client has no rights
+ * at all, in a quarantine, or because the name is another cell's. It has done
+ * nothing, and a repetition may be done. */
 static bool is_denied(const struct effects *effects)
 {
     for (uint32_t i = 0; i < effects->count; i++) {
         const struct effect *effect = &effects->effect[i];
         if (effect->type == EFFECT_RESULT) {
-            return effect->result.code == RESULT_NO_AUTH;
+            return effect->result.code == RESULT_NO_AUTH ||
+                   effect->result.code == RESULT_QUARANTINED ||
+                   effect->result.code == RESULT_FOREIGN;
         }
     }
     return false;
