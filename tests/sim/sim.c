@@ -262,7 +262,8 @@ static void check_progress(struct sim *sim)
 }
 
 /* A client that died in the chaos, or lost its session, has been quiet for the
- * whole calm: longer than any TTL at a slow clock, and an election. */
+ * whole calm: longer than any TTL at a slow clock, and an election. So has a
+ * Redis value whose time no client has set since. */
 static void check_overdue(struct sim *sim)
 {
     uint64_t session = sim_history_overdue(sim_check_history(sim),
@@ -270,7 +271,7 @@ static void check_overdue(struct sim *sim)
     if (session != 0) {
         sim_fail(sim, ORACLE_PROGRESS,
                  "a dead session ends in time: %" PRIu64
-                 " lives after %llu s without a heartbeat",
+                 " lives after %llu s without a heartbeat or a renewal",
                  session, (unsigned long long)(CALM_NS / SIM_S));
     }
 }

@@ -557,6 +557,45 @@ static void write_ended(const struct writing *w, const struct effect *e)
     }
 }
 
+/* True if the entry sets the time of a Redis value that the session holds. */
+static bool sets_time(const struct writing *w, uint64_t session)
+{
+    if (w->command->op != OP_REDIS) {
+        return false;
+    }
+    const struct redis_command *redis = w->command->redis;
+    for (uint32_t i = 0; i < redis->key_count; i++) {
+        const struct redis_key *key = &redis->keys[i];
+        if ((key->ttl_ms != 0 || key->is_durable) &&
+            past_holds(w->history, key->name, session)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* No client sends heartbeats for a Redis value: the requests that set its time
+ * keep its session alive, whichever client sends them. */
+static void write_renewed(const struct writing *w, const struct effect *e)
+{
+    struct past_session *session = past_find_session(w->history, e->session);
+    if (session == NULL || session->ended_index != 0) {
+        sim_fail(w->sim, ORACLE_DEATH,
+                 "dead stays dead: entry %" PRIu64 " renews session %" PRIu64
+                 ", which has ended",
+                 w->index, e->session);
+        return;
+    }
+    if (!sets_time(w, e->session)) {
+        sim_fail(w->sim, ORACLE_PROGRESS,
+                 "only a request for its value renews a session: entry %" PRIu64
+                 " renews %" PRIu64,
+                 w->index, e->session);
+    }
+    session->renewed_ns = w->sim->now_ns;
+    session->ttl_ms = e->time_ms;
+}
+
 /* --- Exactly once --------------------------------------------------------- */
 
 /* An OPEN does not yet belong to a session. */
@@ -726,6 +765,11 @@ static void write_effect(const struct writing *w, const struct effect *e)
         break;
     case EFFECT_SESSION_ENDED:
         write_ended(w, e);
+        break;
+    case EFFECT_SESSION_CHANGED:
+        if (past_is_renewal(e)) {
+            write_renewed(w, e);
+        }
         break;
     case EFFECT_GRANTED:
         write_grant(w, e);

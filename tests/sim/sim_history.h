@@ -98,8 +98,9 @@ bool sim_history_opened(const struct sim_history *history, uint64_t session);
  * quarantine is over. */
 bool sim_history_dropped(const struct sim_history *history, uint64_t session);
 
-/* A session that lives although it was not used since 'before_ns' of true time;
- * 0 if there is none. */
+/* A session with a lease that lives although it was not heard since 'before_ns'
+ * of true time: not opened, no heartbeat answered, and, if it holds a Redis
+ * value, not renewed by an entry. 0 if there is none. */
 uint64_t sim_history_overdue(const struct sim_history *history,
                              uint64_t before_ns);
 

@@ -58,9 +58,11 @@ enum sim_oracle {
      * its term. */
     ORACLE_NODES,
     /* 14. After everything is healed every client gets answers, and a client
-     * that died before that has lost its session 20 s later. In the end every
-     * waiter is answered, every watcher has its events, no session and no lock
-     * is left, and all members are equal. */
+     * that died before that has lost its session 20 s later. So has a Redis
+     * value that no request has renewed, and only a request that sets the time
+     * of a value renews its session. In the end every waiter is answered, every
+     * watcher has its events, no session and no lock is left, and all members
+     * are equal. */
     ORACLE_PROGRESS,
     /* 15. When a leader dies and all else is well, another one serves within 3
      * terms, 1.5 s, six flushes (of up to 500 ms), and the longest time of an

@@ -209,7 +209,13 @@ bool sim_history_was_blacklisted(const struct sim_history *history,
     return past != NULL && past->is_blacklisted;
 }
 
-static bool uses(const struct past_lock *lock, uint64_t session)
+bool past_is_renewal(const struct effect *effect)
+{
+    return effect->type == EFFECT_SESSION_CHANGED && effect->reason != NULL &&
+           strcmp(effect->reason, "renewed") == 0;
+}
+
+static bool holds(const struct past_lock *lock, uint64_t session)
 {
     LIST_EACH (node, &lock->grants) {
         const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
@@ -217,6 +223,21 @@ static bool uses(const struct past_lock *lock, uint64_t session)
         if (grant->session == session && grant->to == NEVER) {
             return true;
         }
+    }
+    return false;
+}
+
+bool past_holds(const struct sim_history *history, struct bytes name,
+                uint64_t session)
+{
+    const struct past_lock *lock = past_find_lock(history, name);
+    return lock != NULL && holds(lock, session);
+}
+
+static bool uses(const struct past_lock *lock, uint64_t session)
+{
+    if (holds(lock, session)) {
+        return true;
     }
     LIST_EACH (node, &lock->waits) {
         if (LIST_ENTRY(node, struct past_wait, in_lock)->session == session) {
@@ -281,6 +302,7 @@ uint64_t sim_history_overdue(const struct sim_history *history,
         if (!is_durable && session->ended_index == 0 &&
             session->opened_ns < before_ns &&
             session->beat_sent_ns < before_ns &&
+            session->renewed_ns < before_ns &&
             !sim_clients_use(history->sim, session->id)) {
             return session->id;
         }

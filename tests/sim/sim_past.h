@@ -57,7 +57,8 @@ struct past_session {
     bool is_dropped;       /* Ended by a restore. */
     bool is_blacklisted;   /* Blacklisting ended it. */
     uint64_t beat_sent_ns; /* True time; 0: none was answered. */
-    uint64_t ttl_ms;
+    uint64_t renewed_ns;   /* True time; 0: no entry has renewed it. */
+    uint64_t ttl_ms;       /* 0: it is durable. */
     uint64_t linger_ms;
     uint64_t acked;     /* All numbers up to here, and ... */
     struct buffer also; /* ... pairs of from and to. */
@@ -83,6 +84,13 @@ struct sim_history {
     struct sim_silence *silence;
     struct buffer key;
 };
+
+/* True if a request has set the time of a Redis value: its session has a lease
+ * of time_ms from now on, or none if that is 0. */
+bool past_is_renewal(const struct effect *effect);
+/* True if the session holds the lock of that name. */
+bool past_holds(const struct sim_history *history, struct bytes name,
+                uint64_t session);
 
 /* NULL: there is none. */
 struct past_lock *past_find_lock(const struct sim_history *history,

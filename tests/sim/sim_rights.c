@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "tests/sim/sim_past.h"
 #include "tests/sim/sim_users.h"
 
 /* The user of a session, and what the log has given it. A session that is over
@@ -256,9 +257,7 @@ static bool is_lasting(const struct effect *effect)
 {
     return effect->type == EFFECT_RELEASED ||
            effect->type == EFFECT_HOLD_EXPIRED ||
-           effect->type == EFFECT_SESSION_ENDED ||
-           (effect->type == EFFECT_SESSION_CHANGED &&
-            strcmp(effect->reason, "renewed") == 0);
+           effect->type == EFFECT_SESSION_ENDED || past_is_renewal(effect);
 }
 
 static bool is_named_dead(const struct entry *command, uint64_t session)

@@ -12,6 +12,7 @@
 #include "base/minmax.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_past.h"
 
 #define STEP_NS (CLOCK_STEP_MS_MAX * SIM_MS)
 /* Longest time between turns of a serving leader, and for its entries and read
@@ -470,12 +471,6 @@ static void drop_listings(struct sim_silence *silence,
     }
 }
 
-static bool is_renewal(const struct effect *e)
-{
-    return e->type == EFFECT_SESSION_CHANGED && e->reason != NULL &&
-           strcmp(e->reason, "renewed") == 0;
-}
-
 static void session_leased(struct sim_silence *silence, const struct effect *e)
 {
     struct quiet_session *session = memory_new(sizeof *session);
@@ -497,7 +492,8 @@ static void session_forget(struct sim_silence *silence,
 static void follow_session(struct sim_silence *silence, const struct effect *e)
 {
     struct quiet_session *session = find_session(silence, e->session);
-    bool gets_lease = (e->type == EFFECT_SESSION_OPENED || is_renewal(e)) &&
+    bool gets_lease = (e->type == EFFECT_SESSION_OPENED ||
+                       past_is_renewal(e)) &&
                       e->time_ms != 0;
     if (session == NULL && e->type == EFFECT_SESSION_ENDED &&
         strcmp(e->reason, "expired") == 0) {
@@ -508,15 +504,15 @@ static void follow_session(struct sim_silence *silence, const struct effect *e)
     if (session == NULL && gets_lease) {
         session_leased(silence, e);
     } else if (session != NULL && (e->type == EFFECT_SESSION_ENDED ||
-                                   (is_renewal(e) && e->time_ms == 0))) {
+                                   (past_is_renewal(e) && e->time_ms == 0))) {
         session_forget(silence, session);
     } else if (session != NULL &&
-               (e->type == EFFECT_SESSION_HEARD || is_renewal(e))) {
+               (e->type == EFFECT_SESSION_HEARD || past_is_renewal(e))) {
         session->is_marked = false;
     }
     /* A shorter lease does not reduce what was promised. */
     session = find_session(silence, e->session);
-    if (session != NULL && is_renewal(e)) {
+    if (session != NULL && past_is_renewal(e)) {
         session->ttl_ns = u64_max(session->ttl_ns, e->time_ms * SIM_MS);
     }
 }
@@ -632,7 +628,7 @@ void sim_silence_applied(struct sim_silence *silence, struct sim_node *node,
 {
     for (uint32_t i = 0; i < effects->count; i++) {
         const struct effect *e = &effects->effect[i];
-        bool is_heard = e->type == EFFECT_SESSION_OPENED || is_renewal(e);
+        bool is_heard = e->type == EFFECT_SESSION_OPENED || past_is_renewal(e);
         if (e->type == EFFECT_TIME) {
             note(silence, node, log_index);
         } else if (is_heard && core_is_serving(sim_node_core(node))) {
