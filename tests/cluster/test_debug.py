@@ -122,6 +122,31 @@ def test_a_redacted_bundle_has_no_name_either(busy, tmp_path):
     assert b'event="became leader"' in files["machine-log.txt"]
 
 
+def test_a_redacted_log_in_json_can_be_read(tmp_path):
+    lines = [{"ts": "2026-01-01T00:00:00Z", "level": "info", "node": 1,
+              "event": "administration", "command": "USER.SET", "name": "dave",
+              "from": "10.0.0.1:7", "took_ms": 12},
+             {"ts": "2026-01-01T00:00:01Z", "level": "warn", "node": 1,
+              "event": "slow request", "lock": NAME, "other": [NAME]}]
+    log = tmp_path / "log"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines)
+                   + '{"event": "cut short", "lock": "%s' % NAME)
+    path = tmp_path / "b.tar.gz"
+    tool("debug", path, "--redact", "--offline", "--config", "/no/such",
+         "--log", log)
+    text = unpack(path)["machine-log.txt"].decode()
+    for word in NAMES + ["10.0.0.1"]:
+        assert word not in text
+    found = [json.loads(line) for line in text.splitlines()[-3:-1]]
+    for line, told in zip(lines, found):
+        assert set(told) == set(line)
+        for key, value in line.items():
+            if key in ("name", "from", "lock", "other"):
+                assert re.fullmatch("h-[0-9a-f]{16}", told[key])
+            else:
+                assert told[key] == value
+
+
 def test_a_node_that_does_not_answer_and_no_leader(tmp_path):
     with Cluster(3) as cluster:
         cluster.leader()

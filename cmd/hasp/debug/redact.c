@@ -157,6 +157,51 @@ static size_t redact_word(const struct debug_bundle *bundle, struct bytes value,
     return size;
 }
 
+/* Redacts a line of a log in JSON: all texts but those that no client or
+ * operator chose. Returns its size without the newline; 0: it is not such a
+ * line. */
+static size_t redact_json_line(const struct debug_bundle *bundle,
+                               struct bytes lines, struct buffer *out)
+{
+    static const char *const plain[] = {"ts",      "level",  "node",  "event",
+                                        "command", "frames", "check", NULL};
+    char hash[HASH_TEXT_SIZE];
+    const uint8_t *end = memchr(lines.data, '\n', lines.size);
+    size_t size = end != NULL ? (size_t)(end - lines.data) : lines.size;
+    json_auto_t *line = lines.data[0] == '{'
+                            ? json_loadb((const char *)lines.data, size, 0,
+                                         NULL)
+                            : NULL;
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(line, next, key, value)
+    {
+        size_t i = 0;
+        while (plain[i] != NULL && strcmp(plain[i], key) != 0) {
+            i++;
+        }
+        if (plain[i] != NULL || json_is_number(value)) {
+            continue;
+        }
+        AUTO(auto_free) char *text = json_dumps(value, JSON_ENCODE_ANY);
+        hash_name(
+            bundle,
+            json_is_string(value)
+                ? bytes_of(json_string_value(value), json_string_length(value))
+                : bytes_of_text(text != NULL ? text : ""),
+            hash);
+        json_object_set_new(line, key, json_string(hash));
+    }
+    AUTO(auto_free)
+    char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
+    if (text == NULL) {
+        return 0;
+    }
+    buffer_put_text(out, text);
+    return size;
+}
+
 /* Values in quotes, and those of acts. */
 void redact_lines(const struct debug_bundle *bundle, struct bytes lines,
                   struct buffer *out)
@@ -164,10 +209,15 @@ void redact_lines(const struct debug_bundle *bundle, struct bytes lines,
     bool hashes_words = false;
     for (size_t i = 0; i < lines.size;) {
         struct bytes rest = bytes_of(lines.data + i, lines.size - i);
+        size_t size = 0;
         if (i == 0 || lines.data[i - 1] == '\n') {
             hashes_words = is_act_line(rest);
+            size = redact_json_line(bundle, rest, out);
         }
-        size_t size = 0;
+        if (size > 0) {
+            i += size;
+            continue;
+        }
         if (rest.data[0] == '"') {
             size = redact_quoted(bundle, rest, out);
         } else if (hashes_words && i > 0 && lines.data[i - 1] == '=') {
