@@ -873,18 +873,27 @@ def test_a_stream_that_nobody_reads_is_closed(cluster, name):
     node = cluster.leader()
     stuck = socket.socket()
     stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    with contextlib.closing(stuck):
+    with contextlib.closing(stuck), node.connect() as client:
         stuck.connect(("127.0.0.1", node.http_port))
         stuck.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        asker = Asker(node, cluster.document).open()
-        asker.post("/v1/lock/acquire", name=name)
-        before = connections(node)
-        with node.connect() as client:
-            message = "m" * 4000
-            for _ in range(2000):
+        address = b"addr=127.0.0.1:%d " % stuck.getsockname()[1]
+
+        def is_open():
+            return address in client.do("CLIENT", "LIST")
+
+        wait_until(is_open, STALL_S, "the stream is open")
+        asker = Asker(node, cluster.document).open(ttl_ms=60000)
+        assert asker.post("/v1/lock/acquire", name=name)[0] == 200
+        message = "m" * 4000
+
+        # The kernel's buffers take some megabytes first; how many differs.
+        def is_closed():
+            for _ in range(100):
                 client.send("LOCK.PLEASE", name, "MESSAGE", message)
-                client.receive()
-        wait_until(lambda: connections(node) < before, 15, "it is closed")
+                assert client.receive() == 1
+            return not is_open()
+
+        wait_until(is_closed, STALL_S, "it is closed")
 
 
 # Leases.

@@ -270,14 +270,17 @@ def crowded(endpoints):
 
 
 def test_what_is_not_shown_is_told_and_can_be_had(endpoints, crowded):
-    told = hasp(endpoints, "show", "manners/crowd")
+    # How many holders fit into an answer depends on the width of their ages,
+    # so two answers can differ by some.
     shown = result_of(endpoints, "show", "manners/crowd")
     count, more = len(shown["holders"]), shown["more_holders"]
     assert count + more == SHARERS and count > 100 and more > 100
     assert shown["more_waiters"] == 0
-    last = "and %d more holders; see: hasp show --all" % more
-    assert told.stdout.splitlines()[-1] == last
-    assert len(told.stdout.splitlines()) == 1 + 1 + count + 1
+    told = hasp(endpoints, "show", "manners/crowd").stdout.splitlines()
+    last = re.fullmatch(
+        "and ([0-9]+) more holders; see: hasp show --all", told[-1])
+    count, more = len(told) - (1 + 1 + 1), int(last[1])
+    assert count + more == SHARERS and count > 100 and more > 100
     shown = result_of(endpoints, "show", "--all", "manners/crowd")
     tokens = [one["token"] for one in shown["holders"]]
     assert len(tokens) == SHARERS and tokens == sorted(set(tokens))

@@ -6,13 +6,10 @@ import faulthandler
 import os
 import signal
 import sys
-import threading
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from hasp.contrib.apscheduler import OncePerFire, current_lock
-
-OVER = threading.Event()
 
 
 def tick():
@@ -31,11 +28,16 @@ scheduler.add_job(tick, "cron", second="*", id="tick", misfire_grace_time=10)
 
 def stop(*_):
     faulthandler.dump_traceback_later(20)  # If it does not end, this says why.
-    OVER.set()
 
+
+# Each signal writes a byte, whichever thread gets it, and takes no lock, which
+# an interrupted thread could hold. time.sleep() fails with libfaketime.
+came, comes = os.pipe()
+os.set_blocking(comes, False)
+signal.set_wakeup_fd(comes)
 
 signal.signal(signal.SIGTERM, stop)
 scheduler.start()
-OVER.wait()
+os.read(came, 1)
 scheduler.shutdown()
 sys.exit(0)
