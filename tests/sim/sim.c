@@ -261,6 +261,21 @@ static void check_progress(struct sim *sim)
     }
 }
 
+static bool no_report_is_late(struct sim *sim)
+{
+    return !sim_clients_report_late(sim);
+}
+
+/* As above, for the agents: one of them may have some more nodes to ask until
+ * it asks a member. */
+static void check_deaths(struct sim *sim)
+{
+    if (sim_clients_report_late(sim)) {
+        sim_run_until(sim, sim->now_ns + 2 * CALM_NS, no_report_is_late);
+    }
+    sim_clients_check_deaths(sim);
+}
+
 /* A client that died in the chaos, or lost its session, has been quiet for the
  * whole calm: longer than any TTL at a slow clock, and an election. So has a
  * Redis value whose time no client has set since. */
@@ -340,11 +355,10 @@ void sim_run(struct sim *sim, const struct sim_options *options)
         for (uint32_t i = 0; i < sim->client_count; i++) {
             sim_client_reset_progress(sim->client[i]);
         }
-        uint64_t calm_ns = sim->now_ns;
         sim_run_until(sim, sim->now_ns + CALM_NS, NULL);
         check_progress(sim);
         check_overdue(sim);
-        sim_clients_check_deaths(sim, calm_ns);
+        check_deaths(sim);
         sim_check_clocks(sim);
     }
     if (!sim->has_failed) {

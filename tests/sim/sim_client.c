@@ -107,11 +107,22 @@ bool sim_clients_use(struct sim *sim, uint64_t session)
     return false;
 }
 
-void sim_clients_check_deaths(struct sim *sim, uint64_t calm_ns)
+bool sim_clients_report_late(const struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        if (sim->client[i]->host.is_running &&
+            sim_witness_is_late(&sim->client[i]->witness)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sim_clients_check_deaths(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
         if (sim->client[i]->host.is_running) {
-            sim_witness_check(&sim->client[i]->witness, calm_ns);
+            sim_witness_check(&sim->client[i]->witness);
         }
     }
 }
@@ -331,6 +342,7 @@ uint64_t sim_client_progress(const struct sim_client *client)
 void sim_client_reset_progress(struct sim_client *client)
 {
     client->progress = 0;
+    sim_witness_calm(&client->witness);
 }
 
 /* --- The loop ------------------------------------------------------------- */

@@ -43,6 +43,7 @@ bool sim_client_is_done(const struct sim_client *client);
 bool sim_client_is_told(const struct sim_client *client);
 /* Operations answered since the start of the calm. */
 uint64_t sim_client_progress(const struct sim_client *client);
+/* The calm begins. */
 void sim_client_reset_progress(struct sim_client *client);
 
 /* Reports each belief that it has at this moment. */
@@ -58,8 +59,10 @@ bool sim_client_has_heard(const struct sim_client *client, uint64_t session,
 bool sim_clients_run(struct sim *sim, uint64_t session);
 /* True if 'session' is that of a running client. */
 bool sim_clients_use(struct sim *sim, uint64_t session);
+/* sim_witness_is_late() of any running client. */
+bool sim_clients_report_late(const struct sim *sim);
 /* sim_witness_check() of each running client. */
-void sim_clients_check_deaths(struct sim *sim, uint64_t calm_ns);
+void sim_clients_check_deaths(struct sim *sim);
 /* The name of a client that trusts its lease of 'session' at this moment; NULL
  * if none does. */
 const char *sim_clients_believe_in(struct sim *sim, uint64_t session);

@@ -10,7 +10,11 @@
  *
  * Oracles, with sim_history.c: DIED ends no session of a process that lives; a
  * session whose DIED was answered has ended; its holds end uncleanly, so that a
- * delay runs; what was dead and tied is reported in a bound. */
+ * delay runs; what was dead and tied is reported in a bound. The bound is 15 s
+ * of a calm, without the time that requests to nodes outside the cluster take:
+ * a node that a restore has left outside answers NOLEADER after 3 s. This time
+ * has a bound as well, because after a futile request the agent asks the next
+ * node: the time limit of one request for each node. */
 
 #ifndef HASP_TESTS_SIM_SIM_WITNESS_H
 #define HASP_TESTS_SIM_SIM_WITNESS_H
@@ -36,9 +40,12 @@ struct sim_witness {
     struct sim_watched watched[SIM_WATCHED_MAX];
     struct tie_death death[TIE_BATCH_MAX]; /* Being reported. */
     uint32_t death_count;
-    uint32_t life;             /* Of the cluster, when they were sent. */
-    bool is_wrong;             /* The first word that was sent is wrong. */
-    uint64_t pending_since_ns; /* True time; 0: no death is pending. */
+    uint32_t life; /* Of the cluster, when they were sent. */
+    bool is_wrong; /* The first word that was sent is wrong. */
+    /* True time, at the earliest that of the calm; 0: no death is pending. */
+    uint64_t pending_since_ns;
+    uint64_t outside_ns;       /* Time that futile requests took since then. */
+    uint64_t outside_since_ns; /* When the one in progress began; 0: none. */
     uint64_t again_ns;         /* When the living tie again; 0: they have. */
 };
 
@@ -51,7 +58,12 @@ void sim_witness_tie(struct sim_client *client, uint64_t session,
 void sim_witness_work(struct sim_witness *witness);
 /* When it next has work, in true time. */
 uint64_t sim_witness_next(const struct sim_witness *witness);
-/* At the end of a calm that began at 'calm_ns': no death waits too long. */
-void sim_witness_check(const struct sim_witness *witness, uint64_t calm_ns);
+/* The calm begins. */
+void sim_witness_calm(struct sim_witness *witness);
+/* In a calm: a death has been pending for longer than the bound, with the time
+ * of futile requests. */
+bool sim_witness_is_late(const struct sim_witness *witness);
+/* At the end of a calm: no death waits too long. */
+void sim_witness_check(const struct sim_witness *witness);
 
 #endif /* HASP_TESTS_SIM_SIM_WITNESS_H */
