@@ -456,18 +456,24 @@ static void operation_settle(struct operation *operation, int error,
     ask_once_more(operation, STEP_SETTLE, UINT64_MAX);
 }
 
-/* Turns a granted ACQUIRE into its RELEASE. */
-static void turn_into_release(struct operation *operation)
+/* Sends the RELEASE under a new number, with no caller. */
+static void release_anew(struct operation *operation)
 {
     struct request_numbers *numbers = &operation->fsm->numbers;
-    client_hold_free(operation->hold);
-    operation->hold = NULL;
-    operation->kind = OPERATION_RELEASE;
     request_numbers_end(numbers, operation->number);
     /* The number that has just ended leaves room for this one. */
     int error = request_numbers_begin(numbers, &operation->number);
     CHECK(error == 0);
     ask_once_more(operation, STEP_SETTLE, UINT64_MAX);
+}
+
+/* Turns a granted ACQUIRE into its RELEASE. */
+static void turn_into_release(struct operation *operation)
+{
+    client_hold_free(operation->hold);
+    operation->hold = NULL;
+    operation->kind = OPERATION_RELEASE;
+    release_anew(operation);
 }
 
 /* Reads a number, what was granted, or nil; OK (of LOCK.NOTE) is 0. */
@@ -666,9 +672,43 @@ static bool is_forgotten(const struct client_request_end *end)
     return end->error == HASP_EREPLY && strcmp(end->code, "FORGOTTEN") == 0;
 }
 
-/* No caller waits for it. The cluster returns the outcome, or FORGOTTEN: then
- * any grant is released to be safe, unless the owner has a name, since it could
- * have other holds of these locks. */
+/* True if the owner has no other hold of these locks, and no other operation on
+ * them. */
+static bool is_sole(const struct operation *operation)
+{
+    LIST_FOR (const struct operation, other, &operation->fsm->changes,
+              in_machine) {
+        for (size_t i = 0; i < other->count; i++) {
+            if (other != operation && other->owner == operation->owner &&
+                has_name(operation, other->names[i])) {
+                return false;
+            }
+        }
+    }
+    LIST_FOR (const struct hasp_hold, hold, &operation->fsm->holds,
+              in_machine) {
+        for (size_t i = 0; i < hold->count; i++) {
+            const struct held *held = &hold->held[i];
+            if (hold->owner == operation->owner && !held->is_over &&
+                has_name(operation, held->name)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* No caller waits for it. The cluster returns the outcome, or FORGOTTEN.
+ *
+ * A forgotten ACQUIRE: any grant is released to be safe, unless the owner has a
+ * name, since it could have other holds of these locks.
+ *
+ * A forgotten RELEASE: the number is spent, but perhaps not by this request, if
+ * it was overtaken by more than 64 others (lockfsm/README.md). So it is sent
+ * under a new number. It names its tokens, so it cannot end a later hold. It
+ * could end one of several acquisitions of the same hold that the owner still
+ * relies on, so then it is not repeated; the end of the session ends the
+ * hold. */
 static void operation_settled(struct operation *operation,
                               const struct client_request_end *end,
                               bool is_granted)
@@ -677,6 +717,9 @@ static void operation_settled(struct operation *operation,
                           (is_forgotten(end) && operation->owner->is_private);
     if (operation->kind == OPERATION_ACQUIRE && may_be_granted) {
         turn_into_release(operation);
+    } else if (operation->kind == OPERATION_RELEASE && is_forgotten(end) &&
+               is_sole(operation)) {
+        release_anew(operation);
     } else {
         operation_free(operation);
     }

@@ -344,6 +344,49 @@ static void a_forgotten_grant_is_released_to_be_sure(void **state)
     assert_true(list_is_empty(&world.machine.changes));
 }
 
+/* The cluster can have spent the number without executing the release: more
+ * than 64 requests with larger numbers were faster. */
+static void a_forgotten_release_is_asked_under_a_new_number(void **state)
+{
+    struct told told, gone;
+    (void)state;
+    acquire(&told, "a", 0);
+    once("LOCK.RELEASE", "-FORGOTTEN spent\r\n");
+    once("LOCK.RELEASE", "-FORGOTTEN spent\r\n");
+    once("LOCK.RELEASE", "-FORGOTTEN spent again\r\n");
+    world.seen[0] = '\0';
+    release(told.call.hold, &gone);
+    pass(1);
+    assert_told(&gone, HASP_EUNKNOWN);
+    assert_seen("0:LOCK.RELEASE a TOKEN 1 OWNER #1 REQ 2 ACKED 1|"
+                "0:LOCK.RELEASE a TOKEN 1 OWNER #1 REQ 2 ACKED 1|"
+                "0:LOCK.RELEASE a TOKEN 1 OWNER #1 REQ 3 ACKED 2|"
+                "0:LOCK.RELEASE a TOKEN 1 OWNER #1 REQ 4 ACKED 3|");
+    assert_true(list_is_empty(&world.machine.changes));
+}
+
+/* If the forgotten release was executed, one more would take the hold from the
+ * other acquisition. */
+static void a_forgotten_release_of_a_shared_hold_is_not_repeated(void **state)
+{
+    struct told first, second, gone;
+    (void)state;
+    acquire_for(&first, "a", 0, "me", 0);
+    acquire_for(&second, "a", 0, "me", 0);
+    once("LOCK.RELEASE", "-FORGOTTEN spent\r\n");
+    once("LOCK.RELEASE", "-FORGOTTEN spent\r\n");
+    world.seen[0] = '\0';
+    release(first.call.hold, &gone);
+    pass(1);
+    assert_told(&gone, HASP_EUNKNOWN);
+    assert_seen("0:LOCK.RELEASE a TOKEN 1 OWNER me REQ 3 ACKED 2|"
+                "0:LOCK.RELEASE a TOKEN 1 OWNER me REQ 3 ACKED 2|");
+    assert_true(list_is_empty(&world.machine.changes));
+    release(second.call.hold, &gone);
+    pass(1);
+    assert_told(&gone, 0);
+}
+
 /* A client may get its rights back later: then the lock is released. */
 static void a_release_that_is_refused_to_its_asker_is_asked_on(void **state)
 {
@@ -754,6 +797,8 @@ int main(void)
         one(what_was_not_sent_was_not_done),
         one(what_has_no_answer_is_cleared_up),
         one(a_forgotten_grant_is_released_to_be_sure),
+        one(a_forgotten_release_is_asked_under_a_new_number),
+        one(a_forgotten_release_of_a_shared_hold_is_not_repeated),
         one(a_release_that_is_refused_to_its_asker_is_asked_on),
         one(a_release_without_an_answer_is_asked_on),
         one(a_wait_is_parked_until_the_push),
