@@ -373,20 +373,15 @@ void *codec_get_list_element(struct codec_reading *reading,
                      !name##_get_straight(reading, item.run, &to->member), \
                      ##__VA_ARGS__) \
                 break;
-#define STRAIGHT_GET_NUMBERS(tag, member, count, ...) \
+#define STRAIGHT_GET_UNITS(unit_, tag, member, count, ...) \
     STRAIGHT_GET_ROW(tag, WIRE_RUN, false, \
                      !codec_get_numbers(reading, item.run, \
-                         &STRAIGHT_FIELD(.unit = 1, ##__VA_ARGS__), \
+                         &STRAIGHT_FIELD(.unit = unit_, ##__VA_ARGS__), \
                          (void *)&to->member, &to->count), \
                      ##__VA_ARGS__) \
                 break;
-#define STRAIGHT_GET_PAIRS(tag, member, count, ...) \
-    STRAIGHT_GET_ROW(tag, WIRE_RUN, false, \
-                     !codec_get_numbers(reading, item.run, \
-                         &STRAIGHT_FIELD(.unit = 2, ##__VA_ARGS__), \
-                         (void *)&to->member, &to->count), \
-                     ##__VA_ARGS__) \
-                break;
+#define STRAIGHT_GET_NUMBERS(...) STRAIGHT_GET_UNITS(1, __VA_ARGS__)
+#define STRAIGHT_GET_PAIRS(...) STRAIGHT_GET_UNITS(2, __VA_ARGS__)
 #define STRAIGHT_GET_RUNS(tag, member, count, ...) \
     STRAIGHT_GET_ROW(tag, WIRE_RUN, true, false, ##__VA_ARGS__) \
                 { \

@@ -13,6 +13,18 @@ import driver  # noqa: E402
 import script  # noqa: E402
 
 JAVA = 'src/main/java/hasp/'
+# What is left of a limited hold counts from the answer, not from the sending.
+FROM_THE_ANSWER = {
+    'c': ('client/hold.c', 'hold->limit_sent = sent;',
+          'hold->limit_sent = hold->fsm->conn->now; (void)sent;'),
+    'go': ('hold.go', 'g := &grant{since: sent, limit',
+           'g := &grant{since: clockNow(), limit'),
+    'java': (JAVA + 'Grant.java', 'from = sent;', 'from = Clocks.now();'),
+    'python': ('hasp/grant.py', 'self._sent = told.left_ms, sent',
+               'self._sent = told.left_ms, __import__('
+               '"hasp.lease").lease.read_clock()'),
+    'node': ('lib/hold.js', 'this.limit = limitOf(all, sent);',
+             "this.limit = limitOf(all, require('./lease').readClock());")}
 # Rule, script; by language the file, its text, the planted text. In C a hold is
 # freed by its release, so that no caller can ask it (7).
 PLANTED = [
@@ -49,30 +61,10 @@ PLANTED = [
                    'if age >= 1000 * trusted(self.ttl):'),
         'node': ('lib/lease.js', 'age >= trusted(this.ttl)',
                  'age >= 1000n * trusted(this.ttl)')}),
-    ('2 a limit from sending', 'hold_late_answers', {
-        'c': ('client/hold.c', 'hold->limit_sent = sent;',
-              'hold->limit_sent = hold->fsm->conn->now; (void)sent;'),
-        'go': ('hold.go', 'g := &grant{since: sent, limit',
-               'g := &grant{since: clockNow(), limit'),
-        'java': (JAVA + 'Grant.java', 'from = sent;', 'from = Clocks.now();'),
-        'python': ('hasp/grant.py', 'self._sent = told.left_ms, sent',
-                   'self._sent = told.left_ms, __import__('
-                   '"hasp.lease").lease.read_clock()'),
-        'node': ('lib/hold.js', 'this.limit = limitOf(all, sent);',
-                 "this.limit = limitOf(all, require('./lease').readClock());")}),
+    ('2 a limit from sending', 'hold_late_answers', FROM_THE_ANSWER),
     # The same mistakes, in a script whose answers are not late: its variant
     # sees them by the rules.
-    ('2 a limit from sending, drawn', 'hold_waited late', {
-        'c': ('client/hold.c', 'hold->limit_sent = sent;',
-              'hold->limit_sent = hold->fsm->conn->now; (void)sent;'),
-        'go': ('hold.go', 'g := &grant{since: sent, limit',
-               'g := &grant{since: clockNow(), limit'),
-        'java': (JAVA + 'Grant.java', 'from = sent;', 'from = Clocks.now();'),
-        'python': ('hasp/grant.py', 'self._sent = told.left_ms, sent',
-                   'self._sent = told.left_ms, __import__('
-                   '"hasp.lease").lease.read_clock()'),
-        'node': ('lib/hold.js', 'this.limit = limitOf(all, sent);',
-                 "this.limit = limitOf(all, require('./lease').readClock());")}),
+    ('2 a limit from sending, drawn', 'hold_waited late', FROM_THE_ANSWER),
     ('2 the shortest limit', 'hold_late_answers', {
         'c': ('client/hold.c',
               '(!hold->has_limit || grant->left_ms < hold->left_ms)', 'true'),
