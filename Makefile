@@ -617,8 +617,9 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	    $(DESTDIR)$(PREFIX)/libexec/hasp/once
 	install -D -m 0755 packaging/backup.sh \
 	    $(DESTDIR)$(PREFIX)/libexec/hasp/backup
-	$(call install_unit,haspd-backup.service)
-	$(call install_unit,haspd-backup.timer)
+	$(foreach unit,haspd-backup.service haspd-backup.timer \
+	    haspd-drill.service haspd-drill.timer, \
+	    $(call install_unit,$(unit)) &&) true
 	install -m 0644 packaging/haspd.conf.example packaging/alerts.yml \
 	    packaging/dashboard.json $(DESTDIR)$(PREFIX)/share/doc/hasp/
 	$(MAKE) install-lib

@@ -18,6 +18,7 @@
 
 #include "base/address.h"
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/minmax.h"
@@ -127,6 +128,25 @@ static int load_file(struct backup_run *backup,
     return 0;
 }
 
+/* As lockfsm_new_life() decides. */
+static bool session_is_kept(const struct session *session)
+{
+    return session->is_durable && session->end == SESSION_LIVES;
+}
+
+/* Counts a durable hold, and adds it to the digest: the lock, the owner, its
+ * token. */
+static void describe_hold(const struct lock *lock, const struct hold *hold,
+                          struct hasp_node_snapshot *snapshot)
+{
+    if (!session_is_kept(hold->session)) {
+        return;
+    }
+    uint64_t sum = digest_short(hold->token, lock->name);
+    snapshot->durable_holds++;
+    snapshot->kept_digest += digest_short(sum, hold->owner);
+}
+
 static void describe_locks(const struct lockfsm *fsm,
                            struct hasp_node_snapshot *snapshot)
 {
@@ -138,9 +158,32 @@ static void describe_locks(const struct lockfsm *fsm,
         longest_ms = u64_max(lock->delay_ms, longest_ms);
         LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
             longest_ms = u64_max(hold->delay_ms, longest_ms);
+            describe_hold(lock, hold, snapshot);
         }
     }
     snapshot->longest_delay_ms = longest_ms;
+}
+
+static int add_record(void *data, struct bytes key, struct bytes value)
+{
+    *(uint64_t *)data += digest_short(digest_short(0, key), value);
+    return 0;
+}
+
+/* Adds the records that a restore takes over as they are. A sum, because no
+ * order is needed. */
+static void describe_kept(struct table *table,
+                          struct hasp_node_snapshot *snapshot)
+{
+    static const enum table_map maps[] = {TABLE_FENCES, TABLE_USERS,
+                                          TABLE_ROLES, TABLE_REVOKED};
+    struct table_txn *txn;
+    CHECK(table_begin_read(table, &txn) == 0);
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+        CHECK(table_walk(txn, maps[i], (struct bytes){0}, add_record,
+                         &snapshot->kept_digest) == 0);
+    }
+    table_abort(txn);
 }
 
 static bool is_about_users(struct bytes command)
@@ -182,14 +225,17 @@ static void backup_describe(const struct backup_run *backup,
         .log_index = lockfsm_applied_index(fsm),
         .term = lockfsm_applied_term(fsm),
         .token_base = lockfsm_token_base(fsm),
+        .newest_token = lockfsm_newest_token(fsm),
         .fences = lockfsm_fence_count(fsm),
         .member_count = backup->members.count};
     lockfsm_cluster_id(fsm, snapshot.cluster_id);
     lockfsm_quarantine(fsm, &snapshot.quarantine_ms);
     describe_locks(fsm, &snapshot);
     describe_users(fsm, &snapshot);
+    describe_kept(backup->table, &snapshot);
     HASH_FOR (const struct session, session, lockfsm_sessions(fsm), by_id) {
         snapshot.sessions++;
+        snapshot.durable_sessions += session_is_kept(session);
         snapshot.longest_ttl_ms = u64_max(session->ttl_ms,
                                           snapshot.longest_ttl_ms);
     }

@@ -494,6 +494,11 @@ systemctl show -P ExecMainStatus haspd-backup.service
 journalctl -u haspd-backup --no-pager -o cat | grep -o 'hasp: .*damaged'
 systemctl enable --now haspd-backup.timer
 systemctl list-timers haspd-backup.timer | grep -q haspd-backup
+rm *.snap
+systemctl start haspd-backup.service
+systemctl start haspd-drill.service
+journalctl -u haspd-drill --no-pager -o cat | grep -q '^GRANT *ok'
+systemctl enable --now haspd-drill.timer
 """
 # A program that is tied to the agent of the machine holds a lock for a minute
 # after its last heartbeat, unless the agent reports its death. The agent is

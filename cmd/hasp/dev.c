@@ -214,13 +214,13 @@ static int start_nodes(struct dev *dev)
     return 0;
 }
 
-static void print_log_tail(const struct dev_node *node)
+void dev_print_log_tail(const char *path)
 {
     char *lines[LOG_TAIL_LINES] = {0};
     size_t sizes[LOG_TAIL_LINES] = {0};
     size_t count = 0;
-    FILE *file = fopen(node->log, "r");
-    fprintf(stderr, "--- %s\n", node->log);
+    FILE *file = fopen(path, "r");
+    fprintf(stderr, "--- %s\n", path);
     if (file == NULL) {
         return;
     }
@@ -238,13 +238,12 @@ static void print_log_tail(const struct dev_node *node)
     }
 }
 
-/* True if the node says that there is a leader. */
-static bool knows_leader(const struct dev_node *node)
+bool dev_is_ready(const char *address)
 {
     struct endpoint endpoint;
     struct endpoints one = {.endpoint = &endpoint, .count = 1};
     char why[HASP_WHY_SIZE];
-    if (endpoint_parse(node->asked, strlen(node->asked), &endpoint, why) != 0) {
+    if (endpoint_parse(address, strlen(address), &endpoint, why) != 0) {
         return false;
     }
     struct client *client = client_new(&one, NULL);
@@ -312,7 +311,7 @@ static int wait_ready(struct dev *dev)
         uint64_t running = 0;
         for (uint64_t i = 0; i < dev->count; i++) {
             running += dev->node[i].pid != 0;
-            ready += dev->node[i].pid != 0 && knows_leader(&dev->node[i]);
+            ready += dev->node[i].pid != 0 && dev_is_ready(dev->node[i].asked);
         }
         if (ready == running && 2 * ready > dev->count) {
             return 0;
@@ -330,7 +329,7 @@ static int wait_ready(struct dev *dev)
                       " nodes are ready; the last lines of their logs:",
                       ready, dev->count);
             for (uint64_t i = 0; i < dev->count; i++) {
-                print_log_tail(&dev->node[i]);
+                dev_print_log_tail(dev->node[i].log);
             }
             return EX_UNAVAILABLE;
         }

@@ -41,6 +41,11 @@ int dev_secure_admit(const struct tool *tool, const char *folder,
 /* Prints the lines to copy; 'address' is the client address of a node. */
 void dev_secure_print(const char *folder, const char *address);
 
+/* True if the node at this address, or with this data directory, answers and
+ * says that a leader serves. */
+bool dev_is_ready(const char *address);
+/* Prints the last lines of a node's log to stderr. */
+void dev_print_log_tail(const char *path);
 /* Removes a folder and its contents; does not follow links. */
 void dev_remove_folder(const char *path);
 

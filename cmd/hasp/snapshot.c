@@ -48,6 +48,8 @@ static const struct view_field inspect_fields[] = {
     {"locks", "LOCKS", FIELD_NUMBER},
     {"holds", "HOLDS", FIELD_NUMBER},
     {"waits", "WAITS", FIELD_NUMBER},
+    {"durable_sessions", "DURABLE SESSIONS", FIELD_NUMBER},
+    {"durable_holds", "DURABLE HOLDS", FIELD_NUMBER},
     {"fences", "FENCES", FIELD_NUMBER},
     {"blacklist", "BLACKLIST", FIELD_NUMBER},
     {"longest_ttl_ms", "LONGEST TTL", FIELD_DURATION},

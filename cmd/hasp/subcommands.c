@@ -475,6 +475,10 @@ const struct subcommand subcommands[] = {
      "                         after hasp user enable; required if there are "
      "any\n",
      .run = run_snapshot_restore},
+    {OPERATOR, "drill restore", "[FILE | DIR]",
+     "try a backup: restore it into a throw-away node",
+     "    --tmp DIR  where the node has its directory ($TMPDIR, or /tmp)\n",
+     .run = run_drill_restore, .is_offline = true},
     {OPERATOR, "quarantine end", "--i-vouch REASON",
      "grant locks after a restore before the quarantine ends",
      "    --i-vouch REASON  why no client from before the restore can still\n"

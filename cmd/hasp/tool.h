@@ -113,6 +113,7 @@ subcommand_fn run_list, run_rows, run_judge;
 
 /* hasp snapshot verify */
 subcommand_fn run_snapshot_verify;
+subcommand_fn run_drill_restore;
 
 /* --- The manual ----------------------------------------------------------- */
 

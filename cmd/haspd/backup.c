@@ -71,11 +71,14 @@ static void print_json(const struct hasp_node_snapshot *snapshot)
         {"index", snapshot->log_index},
         {"term", snapshot->term},
         {"token_base", snapshot->token_base},
+        {"newest_token", snapshot->newest_token},
         {"size", snapshot->size},
         {"sessions", snapshot->sessions},
         {"locks", snapshot->locks},
         {"holds", snapshot->holds},
         {"waits", snapshot->waits},
+        {"durable_sessions", snapshot->durable_sessions},
+        {"durable_holds", snapshot->durable_holds},
         {"fences", snapshot->fences},
         {"blacklist", snapshot->blacklist},
         {"longest_ttl_ms", snapshot->longest_ttl_ms},
@@ -89,7 +92,9 @@ static void print_json(const struct hasp_node_snapshot *snapshot)
     hex_put(cluster,
             bytes_of(snapshot->cluster_id, sizeof snapshot->cluster_id));
     hex_put(checksum, bytes_of(snapshot->checksum, sizeof snapshot->checksum));
-    printf("{\"cluster\": \"%s\", \"checksum\": \"%s\"", cluster, checksum);
+    printf("{\"cluster\": \"%s\", \"checksum\": \"%s\", \"kept_digest\": "
+           "\"%016" PRIx64 "\"",
+           cluster, checksum, snapshot->kept_digest);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         printf(", \"%s\": %" PRIu64, numbers[i].key, numbers[i].value);
     }

@@ -407,8 +407,14 @@ struct hasp_node_snapshot {
     uint64_t locks;
     uint64_t holds;
     uint64_t waits;
+    uint64_t durable_sessions; /* A restore keeps them, with their holds. */
+    uint64_t durable_holds;
+    uint64_t newest_token; /* The largest of all tokens, at least. */
     uint64_t fences;
     uint64_t blacklist;
+    /* Digest of what a restore keeps: users and roles, revoked certificates,
+     * fences, durable holds with their tokens. */
+    uint64_t kept_digest;
     uint64_t longest_ttl_ms;   /* A session's. */
     uint64_t longest_delay_ms; /* Lock delay, running or requested. */
     uint64_t quarantine_ms;    /* Initial time without grants. */

@@ -430,7 +430,9 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path, installed, name):
     shutil.which("systemd-analyze") is None, reason="no systemd-analyze"
 )
 @pytest.mark.parametrize("name", ("haspd-backup.service",
-                                  "haspd-backup.timer"))
+                                  "haspd-backup.timer",
+                                  "haspd-drill.service",
+                                  "haspd-drill.timer"))
 def test_systemd_finds_nothing_wrong_with_the_backup(tmp_path, installed, name):
     test_systemd_finds_nothing_wrong_with_the_units(tmp_path, installed, name)
 
