@@ -446,9 +446,10 @@ cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples 
 	    tests/cluster
 
 .PHONY: test-long
-test-long: $(B)/haspd $(B)/hasp client-tests ## tests on real processes that take minutes
+test-long: $(B)/haspd $(B)/hasp client-tests ## tests on real processes that take minutes (T=)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) \
-	    tools/run-cluster.sh tests/cluster/agent_long.py
+	    tools/run-cluster.sh $(if $(T),-k '$(T)') \
+	    tests/cluster/agent_long.py tests/cluster/node_cron_long.py
 
 # CI runs the unit tests with ASan. These test what is compiled out there: the
 # pool, in whose place ASan sees each piece, and limits of the address space.

@@ -2,25 +2,15 @@
 //
 // A process with a task of node-cron that fires each second, in a file:
 //
-//     fires.js CLIENT FILE ENDPOINTS AHEAD_MS
+//     fires.js CLIENT FILE ENDPOINTS AHEAD_S
 //
-// AHEAD_MS: how far the clock of this process is ahead.
+// Each fire that it runs is a line: its time, AHEAD_S.
 'use strict';
+
+const fs = require('node:fs');
 
 const [client, file, endpoints, ahead] = process.argv.slice(2);
 
-const Real = Date;
-globalThis.Date = class extends Real {
-  constructor(...given) {
-    super(...(given.length ? given : [Real.now() + Number(ahead)]));
-  }
-
-  static now() {
-    return Real.now() + Number(ahead);
-  }
-};
-
-const fs = require('node:fs');
 const cron = require('node-cron');
 const { RunCoordinator } = require(`${client}/node-cron`);
 
