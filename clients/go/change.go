@@ -28,6 +28,8 @@ type change struct {
 	asked  bool    // It might have been done.
 	isLate bool    // The newest attempt was given up while in the queue.
 	told   chan ending
+	// The acquisition that this is the request of, for hooks; nil: none.
+	reported *acquisition
 	// It was abandoned with the turn of its lock. The session's mu guards it.
 	hasTurn bool
 }
@@ -86,7 +88,7 @@ func (c *change) notHeld(err error) {
 	c.lock.session.eachHold(func(l *Lock) {
 		l.endWhere(c.lock.owner, func(p *part) bool {
 			return p.name == name && p.token == token
-		})
+		}, "ended")
 	})
 }
 
@@ -248,6 +250,7 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 		if !isQueued {
 			return reply, err
 		}
+		c.reported.waits()
 		if all := c.park(ctx, a.line.gone, place); all != nil {
 			return all, nil
 		}

@@ -29,6 +29,8 @@ type grant struct {
 	since  reading // A limited hold counts from here.
 	limit  int64   // Milliseconds; 0: no limit.
 	isOver bool    // A part is over, or the limit is over by the clock.
+
+	reported *acquisition // To hooks.
 }
 
 // left returns the parts that the cluster might still hold.
@@ -118,12 +120,14 @@ func limitOf(all []told, sent reading) (limit int64, what verdict) {
 // granted begins the trust in a grant, by the answer to the request sent then.
 // A hold that is over by that answer was held, and is lost. isAgain: another
 // answer also had a limit that was over, so the hold is over.
-func (l *Lock) granted(all []told, sent reading, isAgain bool) verdict {
+func (l *Lock) granted(reported *acquisition, all []told, sent reading,
+	isAgain bool) verdict {
 	limit, what := limitOf(all, sent)
 	if what == isStale && !isAgain {
 		return what
 	}
-	g := &grant{since: sent, limit: limit, isOver: what == isStale}
+	g := &grant{since: sent, limit: limit, isOver: what == isStale,
+		reported: reported}
 	for i, one := range all {
 		g.parts = append(g.parts, part{name: l.names[i], token: one.token,
 			first: one.first, asOf: one.asOf, isOver: one.count == 0,
@@ -148,6 +152,12 @@ func (l *Lock) granted(all []told, sent reading, isAgain bool) verdict {
 		l.forgetGrant(g)
 		return isStale
 	}
+	reported.granted(all[0].token)
+	l.mu.Lock()
+	if !l.hasGrant(g) { // It was released meanwhile, before it was reported.
+		reported.released()
+	}
+	l.mu.Unlock()
 	if !l.supersedes(g) || g.isOver {
 		l.lostAtOnce(g)
 	}
@@ -168,6 +178,7 @@ func (l *Lock) lostAtOnce(g *grant) {
 			event.Lock, event.Token = p.name, p.token
 		}
 	}
+	g.reported.lost(event.Text)
 	l.mu.Unlock()
 	l.session.emit(event)
 }
@@ -199,7 +210,7 @@ func (l *Lock) supersedes(g *grant) bool {
 func (l *Lock) endsBefore(t *told) map[int64]bool {
 	return l.endWhere(t.owner, func(p *part) bool {
 		return p.name == t.lock && p.token < t.first
-	})
+	}, "ended")
 }
 
 func (l *Lock) hasNewer(t *told) bool {
@@ -217,7 +228,8 @@ func (l *Lock) hasNewer(t *told) bool {
 
 // endWhere ends the parts of that owner for which is returns true. It returns
 // the tokens that were trusted.
-func (l *Lock) endWhere(owner string, is func(*part) bool) map[int64]bool {
+func (l *Lock) endWhere(owner string, is func(*part) bool,
+	why string) map[int64]bool {
 	if l.owner != owner {
 		return nil
 	}
@@ -231,6 +243,7 @@ func (l *Lock) endWhere(owner string, is func(*part) bool) map[int64]bool {
 					tokens[p.token] = true
 				}
 				p.isOver, g.isOver = true, true
+				g.reported.lost(why)
 			}
 		}
 	}
@@ -261,7 +274,7 @@ func (l *Lock) converted(now told, sent reading, isAgain bool) verdict {
 		l.prolong(&now, limit, sent)
 	} else if what == isOver {
 		s.eachHold(func(other *Lock) {
-			other.endWhere(l.owner, func(p *part) bool { return now.is(p) })
+			other.endWhere(l.owner, func(p *part) bool { return now.is(p) }, "ended")
 		})
 	}
 	return what
@@ -315,6 +328,7 @@ func (l *Lock) forget() (was *grant, isLast bool) {
 
 // forgetGrant reports whether it was the last grant.
 func (l *Lock) forgetGrant(g *grant) bool {
+	g.reported.released() // Unless it was lost, or not reported as granted.
 	l.mu.Lock()
 	for i := range l.grants {
 		if l.grants[i] == g {
@@ -500,6 +514,7 @@ func (l *Lock) limitOver() {
 		return
 	}
 	g.isOver = true // The cluster might still hold it: it will be released.
+	g.reported.lost("max hold")
 	l.drop()
 	event := Event{EventLost, l.names[0], g.parts[0].token, "max hold"}
 	l.mu.Unlock()
@@ -534,7 +549,8 @@ func (s *Session) holdEnded(notice map[string]any) {
 		token: asInt(notice["token"]), first: asInt(notice["first"])}
 	ended := map[int64]bool{} // By their original tokens.
 	s.eachHold(func(l *Lock) {
-		for token := range l.endWhere(now.owner, func(p *part) bool { return now.is(p) }) {
+		for token := range l.endWhere(now.owner,
+			func(p *part) bool { return now.is(p) }, asText(notice["reason"])) {
 			ended[token] = true
 		}
 	})
@@ -653,7 +669,7 @@ func (l *Lock) endUnlisted(all map[string][]told, dropped int64) map[string]map[
 				}
 			}
 			return true
-		})
+		}, "ended")
 		ended[name] = tokens
 	}
 	return ended

@@ -171,6 +171,7 @@ func (s *Session) tellNews(told State) State {
 		s.emit(Event{Kind: EventJeopardy, Text: reason})
 	default:
 		s.emit(Event{Kind: EventLost, Text: orRunOut(reason)})
+		s.endHolds(func(a *acquisition) { a.lost(orRunOut(reason)) })
 	}
 	return state
 }

@@ -81,7 +81,7 @@ func TestAContextAfterAJeopardyIsThatOfTheHold(t *testing.T) {
 	now := clockNow()
 	s.lease.answered(now, 60000, 1000)
 	lock := s.NewLock("a", LockOptions{})
-	lock.granted([]told{{token: 7, first: 7, count: 1, left: -1}}, now, false)
+	lock.granted(nil, []told{{token: 7, first: 7, count: 1, left: -1}}, now, false)
 	first, stop := lock.Context(context.Background())
 	defer stop()
 	if s.tellNews(Jeopardy) != Held || first.Err() != nil {

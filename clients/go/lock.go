@@ -86,8 +86,15 @@ func (l *Lock) Lock(ctx context.Context) error {
 }
 
 func (l *Lock) lock(ctx context.Context) error {
+	reported := l.session.reports.begin(l.names[0], l.options.Trace)
+	err := l.lockAs(ctx, reported)
+	reported.failed(err) // Unless it was granted.
+	return err
+}
+
+func (l *Lock) lockAs(ctx context.Context, reported *acquisition) error {
 	if l.isAgain() {
-		_, err := l.acquire(ctx, true, false)
+		_, err := l.acquire(ctx, reported, true, false)
 		return err
 	}
 	select {
@@ -97,7 +104,7 @@ func (l *Lock) lock(ctx context.Context) error {
 	case <-l.session.over.Done():
 		return l.session.whyLost()
 	}
-	_, err := l.acquire(ctx, true, true)
+	_, err := l.acquire(ctx, reported, true, true)
 	return err
 }
 
@@ -119,6 +126,13 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 }
 
 func (l *Lock) tryLock(ctx context.Context) (bool, error) {
+	reported := l.session.reports.begin(l.names[0], l.options.Trace)
+	has, err := l.tryLockAs(ctx, reported)
+	reported.failed(err) // Unless it was granted.
+	return has, err
+}
+
+func (l *Lock) tryLockAs(ctx context.Context, reported *acquisition) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
 	isAgain := l.isAgain()
@@ -127,7 +141,7 @@ func (l *Lock) tryLock(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	return l.acquire(ctx, false, !isAgain)
+	return l.acquire(ctx, reported, false, !isAgain)
 }
 
 // tryTurn takes the turn unless another caller has it. An abandoned change that
@@ -173,13 +187,17 @@ func (l *Lock) isSettling() bool {
 
 // acquire is called with the turn. If isFirst, it returns the turn unless the lock
 // is granted; if the outcome is unknown, the turn is returned when it is settled.
-func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
+func (l *Lock) acquire(ctx context.Context, reported *acquisition,
+	wait, isFirst bool) (bool, error) {
 	c, err := l.claim(ctx, wait, "ACQUIRE", l.words()...)
 	if c == nil {
 		l.giveTurn(isFirst)
 		return false, err
 	}
-	what, err := c.grant(ctx, wait, l.granted)
+	c.reported = reported
+	what, err := c.grant(ctx, wait, func(told []told, sent reading, isAgain bool) verdict {
+		return l.granted(reported, told, sent, isAgain)
+	})
 	if err != nil && !c.isOutcome(err) {
 		c.abandon(isFirst)
 		return false, err

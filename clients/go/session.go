@@ -74,6 +74,8 @@ type Options struct {
 	// OnEvent is called with one event after the other, on a goroutine of its
 	// own. It must not call Close.
 	OnEvent func(Event)
+	// Hooks, if not nil, are called for each acquisition: for traces and metrics.
+	Hooks *Hooks
 }
 
 // EventKind says what happened.
@@ -110,6 +112,7 @@ type Session struct {
 	link    *link
 	tie     *tie // nil: it is not to be tied.
 	numbers numbers
+	reports *reporter
 
 	over      context.Context // Done when the session has ended, or is closed.
 	end       context.CancelFunc
@@ -171,6 +174,9 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		claims:    map[*change]bool{},
 		claimNews: make(chan struct{}),
 		aliveAt:   clockNow()}
+	s.reports = newReporter(options.Hooks, func(text string) {
+		s.emit(Event{Kind: EventNotice, Text: text})
+	})
 	s.over, s.end = context.WithCancel(context.Background())
 	for isFull := true; isFull; {
 		s.link = joinLink(where, options.OwnConnection)
@@ -375,6 +381,7 @@ func (s *Session) Close(ctx context.Context) error {
 		return ErrClosed
 	}
 	s.eachHold((*Lock).doubt)
+	s.endHolds((*acquisition).released)
 	var err error
 	if isOpen {
 		told := make(chan error, 1)
@@ -386,7 +393,9 @@ func (s *Session) Close(ctx context.Context) error {
 		}
 	}
 	s.lease.refused()
+	s.endHolds((*acquisition).released)
 	s.end()
+	s.reports.wait()
 	s.waitGroup.Wait()
 	return err
 }

@@ -55,6 +55,38 @@ export interface SessionOptions {
   /** The agent's socket; default: HASP_AGENT, or
    * /run/hasp-agent/agent.sock. */
   agent?: string;
+  /** Called for each acquisition: for traces and metrics. */
+  hooks?: Hooks;
+}
+
+/** 'id' numbers the acquisitions of a session. 'name' and 'token' are those of
+ * the lock, or of the first one of several; 'token' is 0 until it is granted. */
+export interface HookEvent {
+  readonly kind: 'acquire' | 'wait' | 'granted' | 'failed' | 'released' | 'lost';
+  readonly id: number;
+  readonly name: string;
+  readonly token: number;
+  /** The option of the lock. */
+  readonly trace: string;
+  /** Date.now(), for people. */
+  readonly at: number;
+  /** Since 'acquire'; of 'released' and 'lost', since 'granted'. Monotonic. */
+  readonly elapsed: number;
+  /** Of 'failed' and 'lost': why. */
+  readonly text: string;
+}
+
+/** 'acquire' comes first, then 'wait' if others have the lock, then 'granted'
+ * or 'failed'; a hold ends by 'released' or 'lost'. Hooks are called
+ * between steps of the client. The first error of a session, thrown or a
+ * rejection, is reported by 'notice'. */
+export interface Hooks {
+  acquire?(event: HookEvent): unknown;
+  wait?(event: HookEvent): unknown;
+  granted?(event: HookEvent): unknown;
+  failed?(event: HookEvent): unknown;
+  released?(event: HookEvent): unknown;
+  lost?(event: HookEvent): unknown;
 }
 
 export interface LockOptions {

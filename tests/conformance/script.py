@@ -484,6 +484,39 @@ def values(text):
     return found
 
 
+def compares(told, operator, value):
+    if operator == '=':
+        return told == value
+    return told <= value if operator == '<=' else told >= value
+
+
+# What may follow an event of an acquisition. 'END': the program has ended.
+FOLLOWS = {
+    'acquire': ('wait', 'granted', 'failed', 'END'),
+    'wait': ('granted', 'failed', 'END'),
+    'granted': ('released', 'lost', 'END'),
+    'failed': ('END',), 'released': ('END',), 'lost': ('END',),
+}
+
+
+def misordered(events):
+    """The events of hooks that break the rules of docs/clients.md."""
+    last, wrong = {}, []
+    for told in events:
+        before = last.get(told['id'])
+        kinds = FOLLOWS[before['kind']] if before else ('acquire',)
+        is_granted = told['kind'] in ('granted', 'released', 'lost')
+        if told['kind'] not in kinds or told['elapsed_ns'] < 0 or \
+                is_granted != (told['token'] > 0) or \
+                (told['kind'] in ('failed', 'lost')) != bool(told['text']) or \
+                before and told['name'] != before['name'] or \
+                told['kind'] in ('released', 'lost') and \
+                told['token'] != before['token']:
+            wrong.append((before, told))
+        last[told['id']] = told
+    return wrong
+
+
 class Script:
     """Runs one; AssertionError says which line."""
 
@@ -498,6 +531,8 @@ class Script:
         self.front = front(self.nodes.endpoints) if front else None
         self.untold = []
         self.commands = {}  # (command, its words, its time) by number.
+        self.has_hooks = 'hooks' in conform.do('can')['features']
+        self.opens = set()  # The numbers of 'open'.
         self.held = {}  # The acquisitions of each lock object, for the rules.
         self.owner = ''  # The newest that was named.
         self.previous = self.how = self.pending = None
@@ -518,6 +553,7 @@ class Script:
                         '\n'.join(' '.join(words) for words in
                                   self.nodes.log[-32:])) from None
             assert not self.nodes.wrong, f'{self.path}: {self.nodes.wrong}'
+            self.judge_hooks()
             assert not self.nodes.asked_there, \
                 f'{self.path}: another cluster was asked {self.nodes.asked_there}'
         finally:
@@ -525,9 +561,22 @@ class Script:
             if self.front:
                 self.front.close()
 
+    def judge_hooks(self):
+        """Each session's events of hooks have an order."""
+        told = [[]]
+        for one in self.conform.log:
+            if one.get('event') == 'hook':
+                told[-1].append(one)
+            elif one.get('id') in self.opens:
+                told.append([])
+        wrong = [one for some in told for one in misordered(some)]
+        assert not wrong, f'{self.path}: hooks: {wrong}'
+
     def do_client(self, text):
         command, _, rest = text.partition(' ')
         words = {key: value for key, _, value in values(rest)}
+        if command == 'open' and self.has_hooks:
+            words.setdefault('hooks', True)  # For judge_hooks().
         if command == 'open':
             nodes = (self.front or self.nodes).endpoints
             nodes = nodes[::-1] if words.pop('silent', False) else nodes[:2]
@@ -539,6 +588,8 @@ class Script:
         since = time.monotonic_ns()
         self.untold.append(self.conform.begin(command, **words))
         self.commands[self.untold[-1]] = command, words, since
+        if command == 'open':
+            self.opens.add(self.untold[-1])
 
     def judge(self, number, told):
         """Compares what the client believes with the rules."""
@@ -581,10 +632,7 @@ class Script:
             if key == 'error':
                 assert told[key] in value.split('|'), told
             else:
-                assert {'=': told[key] == value,
-                        '<=': operator != '=' and told[key] <= value,
-                        '>=': operator != '=' and told[key] >= value
-                        }[operator], told
+                assert compares(told[key], operator, value), told
 
     def next_asked(self):
         try:
@@ -691,8 +739,8 @@ class Script:
     def do_event(self, text):
         kind, _, rest = text.partition(' ')
         told = self.conform.event(kind)
-        for key, _, value in values(rest):
-            assert told[key] == value, told
+        for key, operator, value in values(rest):
+            assert compares(told[key], operator, value), told
 
     def do_quiet(self, _):
         assert self.nodes.asked.empty(), self.nodes.asked.get().words

@@ -32,6 +32,7 @@ FEATURES = {
     'tie': '[tied](agent.md): locks pass on at once after the process has died',
     'seal': '[seals](when-a-lock-is-not-enough.md#seal-the-resource-first) the '
             'resource before it reports the grant',
+    'hooks': '[hooks](#hooks) for traces and metrics',
     'late': 'closes a session that opens after the caller has given up',
 }
 NOT_SHOWN = {'freeze'}

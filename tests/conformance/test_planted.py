@@ -235,6 +235,30 @@ PLANTED = [
                  'if (part != null) {'),
         'python': ('hasp/seal.py', 'grant if one.is_first]', 'grant]'),
         'node': ('lib/seal.js', '.filter((one) => one.isFirst)', '')}),
+    ('12 one end', 'hooks_lost', {
+        'go': ('hooks.go', 'a.step("released", "", 0, "granted")',
+               'a.step("released", "", 0, "granted", "lost")'),
+        'java': (JAVA + 'Reporter.java',
+                 'Kind.RELEASED, "", List.of(Kind.GRANTED)',
+                 'Kind.RELEASED, "", List.of(Kind.GRANTED, Kind.LOST)'),
+        'python': ('hasp/hooks.py',
+                   "if self._state == 'granted':\n"
+                   "            self._report('released')",
+                   "if self._state != 'unreported':\n"
+                   "            self._report('released')"),
+        'node': ('lib/hooks.js', "if (this.state === 'granted') {\n"
+                 "      this.report('released')",
+                 "if (this.state) {\n      this.report('released')")}),
+    ('12 a hook that fails', 'hooks_fail', {
+        'go': ('hooks.go', 'why := recover(); why != nil',
+               'why := any(nil); why != nil'),
+        'java': (JAVA + 'Reporter.java', 'catch (Throwable e)',
+                 'catch (java.io.UncheckedIOException e)'),
+        'python': ('hasp/hooks.py', 'except Exception as error:',
+                   'except ZeroDivisionError as error:'),
+        'node': ('lib/hooks.js',
+                 'catch (error) {\n        this.failed(event, error);',
+                 'catch (error) {\n        throw error;')}),
     ('9 an older answer', 'hold_late', {
         'go': ('hold.go', 'isOld = isOld || one.asOf < s.newest',
                'isOld = isOld || one.asOf < 0'),

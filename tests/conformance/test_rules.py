@@ -5,6 +5,7 @@ import json
 import os
 
 import rules
+from script import misordered
 
 VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..',
                        'vectors', 'lease.json')
@@ -33,6 +34,27 @@ def test_they_are_those_of_the_vectors():
             for step in case['steps']:
                 found, wanted = does(lease, step)
                 assert found == wanted, (case['says'], step)
+
+
+def test_events_of_hooks_have_an_order():
+    def told(*kinds, **differs):
+        return [{'id': 1, 'kind': kind, 'name': 'a', 'elapsed_ns': 0,
+                 'token': 9 if kind in ('granted', 'released', 'lost') else 0,
+                 'text': 'why' if kind in ('failed', 'lost') else '',
+                 **differs} for kind in kinds]
+
+    for kinds in (('acquire', 'wait', 'granted', 'released'),
+                  ('acquire', 'granted', 'lost'), ('acquire', 'failed'),
+                  ('acquire', 'wait', 'failed'), ('acquire',)):
+        assert not misordered(told(*kinds)), kinds
+    for kinds in (('granted',), ('acquire', 'wait', 'wait'),
+                  ('acquire', 'granted', 'lost', 'released'),
+                  ('acquire', 'granted', 'failed'), ('acquire', 'acquire'),
+                  ('acquire', 'released'), ('acquire', 'granted', 'wait')):
+        assert misordered(told(*kinds)), kinds
+    assert misordered(told('acquire', 'granted', token=0))
+    assert misordered(told('acquire', 'failed', text=''))
+    assert misordered(told('acquire', elapsed_ns=-1))
 
 
 def test_a_bound_counts_from_the_request_that_granted():

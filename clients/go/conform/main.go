@@ -35,6 +35,7 @@ type command struct {
 	Tied                        bool
 	Seal                        string
 	SealTime                    int64 `json:"seal_time"`
+	Hooks                       any
 }
 
 type object map[string]any
@@ -85,6 +86,23 @@ func hook(kind string) func(context.Context, string, int64) error {
 	}
 }
 
+// hooks returns hooks that say each event, and then fail if they are to.
+func hooks(how any) *hasp.Hooks {
+	hook := func(e hasp.HookEvent) {
+		say(object{"event": "hook", "kind": e.Kind, "id": e.ID, "name": e.Lock,
+			"token": e.Token, "trace": e.Trace, "text": e.Text,
+			"elapsed_ns": e.Elapsed, "skipped": e.Skipped})
+		if how == "fail" {
+			panic("a hook that fails")
+		}
+	}
+	if how == nil {
+		return nil
+	}
+	return &hasp.Hooks{Acquire: hook, Wait: hook, Granted: hook, Failed: hook,
+		Released: hook, Lost: hook}
+}
+
 func lockOf(c *command) *hasp.Lock {
 	mu.Lock()
 	defer mu.Unlock()
@@ -131,7 +149,7 @@ func run(c *command) (object, error) {
 	ctx, now := context.Background(), monotonicNS()
 	switch c.Do {
 	case "can":
-		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late tie seal")}, nil
+		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late tie seal hooks")}, nil
 	case "open":
 		options := hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
@@ -146,6 +164,7 @@ func run(c *command) (object, error) {
 		options.OnEvent = func(e hasp.Event) {
 			say(object{"event": e.Kind, "name": e.Lock, "token": e.Token, "text": e.Text})
 		}
+		options.Hooks = hooks(c.Hooks)
 		opened, err := hasp.Open(ctx, options)
 		session, locks = opened, map[string]*hasp.Lock{}
 		return object{}, err

@@ -55,7 +55,8 @@ const partsOf = (names, all) => all.map((told, i) => ({ name: names[i],
 
 /** The result of one acquisition. */
 class Grant {
-  constructor(names, all, sent) {
+  constructor(names, all, sent, reported) {
+    this.reported = reported; // To hooks.
     this.parts = partsOf(names, all);
     this.shared = all.some(({ mode }) => mode === 'shared');
     this.limit = limitOf(all, sent);
@@ -69,13 +70,14 @@ class Grant {
   }
 
   /** Ends those parts; returns the tokens that were trusted until now. */
-  end(which) {
+  end(which, reason) {
     const tokens = [];
     for (const part of this.parts) {
       if (!part.isOver && which(part)) {
         tokens.push(...(this.isOver ? [] : [part.token]));
         part.isOver = true;
         this.isOver = true;
+        this.reported.lost(reason);
       }
     }
     return tokens;

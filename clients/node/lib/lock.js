@@ -9,6 +9,7 @@ const { toMs } = require('./core');
 const { GRANTED, Grant, OVER, STALE, isPart, judgeTold, limitOf, partsOf,
   toldAll } = require('./hold');
 const { MS, holdRemaining, trusted } = require('./lease');
+const { UNREPORTED } = require('./hooks');
 const { retryPause, sleep } = require('./link');
 const { seal } = require('./seal');
 const { Turn } = require('./turn');
@@ -53,6 +54,7 @@ class Lock {
     this.waits = new Set();
     this.conversions = new Set(); // Waiting conversions; a release ends them.
     this.wait = null; // The wait of the newest change.
+    this.reported = UNREPORTED; // The newest acquisition.
   }
 
   /** Acquisitions that were not released. */
@@ -342,7 +344,7 @@ class Lock {
       return verdict;
     }
     const { held } = this.session;
-    const grant = new Grant(this.names, all, sent);
+    const grant = new Grant(this.names, all, sent, this.reported);
     grant.isOver ||= verdict === OVER;
     for (const own of grant.parts) {
       for (const lock of [...held]) {
@@ -353,6 +355,7 @@ class Lock {
     }
     this.grants.push(grant);
     held.add(this);
+    this.reported.granted(all[0].token);
     if (!this.stop || this.stop.signal.aborted) {
       this.renew();
     }
@@ -366,6 +369,7 @@ class Lock {
       const { name, token } = grant.parts.find(({ isOver }) => isOver) ??
         grant.parts[0];
       this.session.say('lost', { name, token, text: 'ended' });
+      grant.reported.lost('ended');
     }
     return GRANTED;
   }
@@ -412,11 +416,11 @@ class Lock {
   }
 
   /** Ends those parts of that owner; returns the tokens that were trusted. */
-  endWhere(owner, which) {
+  endWhere(owner, which, reason = 'ended') {
     if (this.tag?.tag !== owner) {
       return [];
     }
-    const tokens = this.grants.flatMap((grant) => grant.end(which));
+    const tokens = this.grants.flatMap((grant) => grant.end(which, reason));
     if (this.grant?.isOver) {
       this.look();
     }
@@ -425,6 +429,7 @@ class Lock {
 
   /** Ends the trust in one acquisition. */
   forget(grant) {
+    grant.reported.released();
     this.grants.splice(this.grants.indexOf(grant), 1);
     if (this.count === 0) {
       this.session.held.delete(this);
@@ -463,6 +468,7 @@ class Lock {
       grant.isOver = true;
       session.say('lost', { name: this.names[0], token: this.token,
         text: 'max hold' });
+      grant.reported.lost('max hold');
     }
   }
 
@@ -474,12 +480,26 @@ class Lock {
 
   /** Resolves with the grant, or false. */
   async acquireOnce(until, signal) {
+    const reported = this.session.reporter.begin(this.names[0],
+      this.options.trace);
+    try {
+      const grant = await this.acquireAs(reported, until, signal);
+      reported.failed('not granted in time'); // Unless it was granted.
+      return grant;
+    } catch (error) {
+      reported.failed(error?.message ?? String(error));
+      throw error;
+    }
+  }
+
+  async acquireAs(reported, until, signal) {
     this.session.check();
     if (!await this.gate.enter(until, signal)) {
       return false;
     }
     try {
       return await this.change1(until, signal, async () => {
+        this.reported = reported;
         if (await this.change('ACQUIRE', this.words(), until, signal) ===
             null) {
           return false;
@@ -556,7 +576,8 @@ class Lock {
     this.begin(verb, more);
     try {
       this.wait = until === null ? null : new Wait(until, this.tag.tag,
-        this.names.length, this.session.durable);
+        this.names.length, this.session.durable,
+        () => this.reported.waits());
       const reply = await this.asked(verb, signal);
       this.end();
       return reply;

@@ -143,8 +143,8 @@ function goesAlone(words) {
  * that answer, twice or never, so the wait is requested again from time to time,
  * under the same request number. */
 class Wait {
-  constructor(until, owner, count, isDurable) {
-    Object.assign(this, { until, owner, count, isDurable });
+  constructor(until, owner, count, isDurable, queued) {
+    Object.assign(this, { until, owner, count, isDurable, queued });
     this.words(); // Nothing has been requested yet.
   }
 
@@ -170,6 +170,9 @@ class Wait {
   isQueued(reply) {
     const found = /^QUEUED (\d+)$/.exec(typeof reply === 'string' ? reply : '');
     this.place = found && Number(found[1]);
+    if (found) {
+      this.queued();
+    }
     return found !== null;
   }
 

@@ -9,6 +9,7 @@ const { alarm } = require('./connection');
 const { ReplyError } = require('./resp');
 const { Core, STRANGE, debug, toMs } = require('./core');
 const { isPart } = require('./hold');
+const { Reporter } = require('./hooks');
 const { Link, between } = require('./link');
 const { MS, readClock, since } = require('./lease');
 const { Lock } = require('./lock');
@@ -23,7 +24,8 @@ const AGAIN_MS = [20, 200];
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const FULL = 'LIMIT sessions of a connection';
 const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
-  'tls', 'secretFile', 'durable', 'reason', 'ownConnection', 'tie', 'agent'];
+  'tls', 'secretFile', 'durable', 'reason', 'ownConnection', 'tie', 'agent',
+  'hooks'];
 
 const unanswered = (node, why) =>
   `no heartbeat was answered in time, last: ${node}: ${why}`;
@@ -117,6 +119,7 @@ class Session extends Core {
       ...Object.fromEntries(said) };
     super(all);
     this.options = all;
+    this.reporter = new Reporter(all.hooks, (text) => this.noticed(text));
     if (isTied(all.tie)) {
       // Later, when the program listens.
       this.tie = new Tie(all.agent, all.ttl,
@@ -149,6 +152,7 @@ class Session extends Core {
   async close() {
     this.look(); // Reports a loss that happened just now, too.
     this.isClosed = true;
+    this.endHolds((reported) => reported.released());
     clearTimeout(this.timer);
     clearTimeout(this.looker);
     if (this.state() !== 'lost') {
@@ -156,7 +160,14 @@ class Session extends Core {
         .then(() => this.link.closed(this), () => {});
     }
     this.refuse('it was closed');
+    this.endHolds((reported) => reported.released());
     this.quit();
+  }
+
+  /** All holds of the session have ended; reports that to hooks. */
+  endHolds(end) {
+    this.held.forEach(({ grants }) => grants.forEach(
+      ({ reported }) => end(reported)));
   }
 
   isAlive() {
@@ -188,6 +199,7 @@ class Session extends Core {
       this.held.forEach((lock) => lock.look());
     }
     if (state === 'lost') {
+      this.endHolds((reported) => reported.lost(this.why));
       clearTimeout(this.timer);
       this.quit();
     } else {
@@ -317,7 +329,8 @@ class Session extends Core {
     this.newest = Math.max(this.newest, newest);
     for (const notice of ended) {
       const tokens = new Set([...this.held].flatMap((lock) => lock.endWhere(
-        notice.owner, (part) => isPart(notice, part)))); // As granted.
+        notice.owner, (part) => isPart(notice, part),
+        notice.reason || 'ended'))); // As granted.
       tokens.forEach((token) => this.say('lost', { name: notice.lock, token,
         text: notice.reason ?? '' }));
     }

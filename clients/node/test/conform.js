@@ -8,7 +8,7 @@ const { HaspError, Session } = require('..');
 
 const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
   'linger', 'hold', 'freeze', 'note', 'please', 'watch', 'durable',
-  'late', 'tie', 'seal'];
+  'late', 'tie', 'seal', 'hooks'];
 const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
   'durable', 'reason', 'tie', 'agent'];
 const LOCK = ['shared', 'slots', 'owner', 'value', 'trace', 'hold', 'delay', 'barge'];
@@ -39,6 +39,15 @@ const hook = (kind) => async (name, token) => {
   }
 };
 
+/** Hooks that say each event of an acquisition. */
+const hooks = (fails) => Object.fromEntries(['acquire', 'wait', 'granted',
+  'failed', 'released', 'lost'].map((kind) => [kind, ({ at, elapsed, ...told }) => {
+  say({ event: 'hook', ...told, elapsed_ns: ns(elapsed) });
+  if (fails) {
+    throw new Error('a hook that fails');
+  }
+}]));
+
 /** The lock object by that name; the first command makes it. */
 function lock(told) {
   locks[told.as] ??= session.lock(told.names, { ...pick(told, LOCK),
@@ -54,7 +63,8 @@ const commands = {
     if (told.beside) {
       beside = await Session.open(pick(told, OPEN));
     }
-    session = await Session.open(pick(told, OPEN));
+    session = await Session.open({ ...pick(told, OPEN),
+      ...('hooks' in told ? { hooks: hooks(told.hooks === 'fail') } : {}) });
     locks = {};
     for (const kind of ['jeopardy', 'safe', 'lost', 'please', 'notice']) {
       session.on(kind, (event) => say({ event: kind, ...event }));

@@ -13,6 +13,7 @@ hasp.aio has the same for asyncio.
 
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
                      SealFailed, TimedOut, Unknown, Unreachable)
+from .hooks import HookEvent, Hooks
 from .keeper import Event
 from .lease import State
 from .shared import ReadWriteLock, Semaphore
@@ -21,6 +22,7 @@ from .threads import (Election, HeldElection, HeldLock, Lock, Session,
 from .watch import Change, Leader
 
 __all__ = ['Change', 'Election', 'Event', 'HaspError', 'HeldElection',
-           'HeldLock', 'Leader', 'LeaseLost', 'LeaseShort', 'Lock', 'NotHeld',
-           'ReadWriteLock', 'Refused', 'SealFailed', 'Semaphore', 'Session',
-           'State', 'TimedOut', 'Unknown', 'Unreachable', 'Watch']
+           'HeldLock', 'HookEvent', 'Hooks', 'Leader', 'LeaseLost',
+           'LeaseShort', 'Lock', 'NotHeld', 'ReadWriteLock', 'Refused',
+           'SealFailed', 'Semaphore', 'Session', 'State', 'TimedOut', 'Unknown',
+           'Unreachable', 'Watch']

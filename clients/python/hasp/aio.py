@@ -17,6 +17,7 @@ from .connection import settle
 from .errors import HaspError, LeaseLost
 from .grant import Belief
 from .hold import Hold
+from .hooks import HookEvent
 from .keeper import Event, Keeper
 from .options import CANCEL_ON_LOSS, LOCK, SESSION, explains
 from .request import wait_until
@@ -100,6 +101,9 @@ class Session(Keeper):
                 # A handler of the program has failed; continue.
                 asyncio.get_running_loop().call_exception_handler(
                     {'message': 'on_event failed', 'exception': error})
+
+    def _post_hook(self, event: HookEvent) -> None:
+        asyncio.get_running_loop().call_soon(self._reporter.call, event)
 
 
 @explains(LOCK + CANCEL_ON_LOSS)

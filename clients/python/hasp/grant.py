@@ -17,6 +17,7 @@ from .request import is_number
 
 if TYPE_CHECKING:
     from .hold import Hold
+    from .hooks import Acquisition
 
 
 class Told(NamedTuple):
@@ -60,8 +61,9 @@ def read_grants(reply: Any, names: Sequence[str]) -> Optional[List[Told]]:
 class Belief:
     """The trust that an acquisition of 'hold' has one lock."""
 
-    def __init__(self, hold: Hold, told: Told, sent: Clock) -> None:
-        self.hold = hold
+    def __init__(self, hold: Hold, told: Told, sent: Clock,
+                 acquisition: Acquisition) -> None:
+        self.hold, self.acquisition = hold, acquisition
         self.lock, self.owner = told.lock, told.owner
         self.first, self.token = told.first, told.token
         self.is_first = told.count == 1  # Not acquired again by its owner.

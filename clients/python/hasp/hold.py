@@ -16,6 +16,7 @@ from .connection import settle
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
                      Unknown, Unreachable)
 from .grant import Belief, Told, read_grants
+from .hooks import UNREPORTED, Acquisition
 from .keeper import Keeper
 from .lease import (MS, SECOND, Clock, hold_remaining, read_clock, to_seconds,
                     trusted)
@@ -121,6 +122,7 @@ class Hold:
         # Releases that must still be sent: locks with their tokens.
         self._owed: List[Dict[str, int]] = []
         self._wait: Optional[Wait] = None  # The wait of the newest change.
+        self._reported = UNREPORTED  # The newest acquisition.
         self._mutex = asyncio.Lock()  # One change at a time.
         # From acquire() to release(): other users of this object wait here.
         self._gate = Gate()
@@ -212,12 +214,26 @@ class Hold:
 
     async def _acquire(self, until: Optional[float]) -> List[Belief]:
         """Returns what was granted; empty: nothing."""
+        reported = self.session._reporter.begin(
+            self.names[0], self.options.get('trace') or '')
+        try:
+            grant = await self._acquire_as(reported, until)
+        except BaseException as error:
+            reported.failed(str(error) or type(error).__name__)
+            raise
+        if not grant:
+            reported.failed('not granted in time')
+        return grant
+
+    async def _acquire_as(self, reported: Acquisition,
+                          until: Optional[float]) -> List[Belief]:
         if not await self._enter(until):
             return []
         grant: List[Belief] = []
         try:
             async with self._mutex:
                 await self._settle()
+                self._reported = reported
                 if not await self._change('ACQUIRE', self._words(), until):
                     return []
                 grant = self._grants[-1]
@@ -293,6 +309,7 @@ class Hold:
     def _forget(self, grant: List[Belief]) -> bool:
         """Ends the trust in one acquisition; true if it was the last one."""
         self._grants = [one for one in self._grants if one is not grant]
+        grant[0].acquisition.released()
         for belief in grant:
             self.session._beliefs.remove(belief)
         if not self._grants:
@@ -361,7 +378,8 @@ class Hold:
         self._begin(verb, more, of)
         assert self._owner is not None
         self._wait = None if until is None else Wait(
-            until, self._owner.tag, self.names, self.session.durable)
+            until, self._owner.tag, self.names, self.session.durable,
+            self._reported.waits)
         try:
             reply, sent = await self._ask_change(self._wait)
         except BaseException as error:  # A cancellation, for one.
@@ -493,12 +511,15 @@ class Hold:
         """The trust is based on the answer, not on the request."""
         beliefs = self.session._beliefs
         if self._doubt_verb == 'ACQUIRE':
-            grant = [Belief(self, one, sent) for one in told]
+            grant = [Belief(self, one, sent, self._reported) for one in told]
             for belief, one in zip(grant, told):
                 self._tell_ended(beliefs.add(belief, one))
             self._grants = [*self._grants, grant]
             self.shared = told[0].mode == 'shared'
             self.session._held.add(self)
+            self._reported.granted(told[0].token)
+            if any(one.is_over for one in grant):
+                self._reported.lost('ended')
             return
         if told[0].count == 0:
             self._tell_ended(beliefs.end(told[0].lock, told[0].owner,

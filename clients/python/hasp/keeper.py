@@ -15,6 +15,7 @@ from .connection import Connection, within
 from .core import STRANGE, Core
 from .errors import HaspError, LeaseLost
 from .grant import Belief, read_told
+from .hooks import Acquisition, HookEvent, Hooks, Reporter
 from .lease import SECOND, Clock, State, read_clock, to_seconds
 from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
                       is_of_asker, is_page, show_endpoint)
@@ -55,7 +56,8 @@ class Keeper(Core):
                  durable: bool = False, reason: str = '',
                  own_connection: bool = False,
                  tie: str = 'none', agent: Optional[str] = None,
-                 on_event: Optional[Callable[[Event], Any]] = None) -> None:
+                 on_event: Optional[Callable[[Event], Any]] = None,
+                 hooks: Optional[Hooks] = None) -> None:
         check_durations(alive=alive)
         check_tie(tie, durable, linger)
         if ttl is None:
@@ -66,6 +68,8 @@ class Keeper(Core):
                          Tie(path_of(agent), ttl, self._noticed))
         self._must_be_tied = tie == 'must'
         self.on_event = on_event
+        self._reporter = Reporter(hooks, self._post_hook, self._late_hooks,
+                                  self._hook_failed)
         self._alive = alive
         self._reported = read_clock()
         self._told = State.HELD
@@ -119,6 +123,7 @@ class Keeper(Core):
         self._tell_news()  # Reports a loss that happened just now, too.
         self._is_closed = True
         self._stop()
+        self._end_holds(Acquisition.released)
         try:
             if self.id and self.state() is not State.LOST:
                 await self._request(['SESSION.CLOSE'])
@@ -127,6 +132,7 @@ class Keeper(Core):
             pass  # Its lease runs out by itself.
         finally:
             self._refuse('it was closed')
+            self._end_holds(Acquisition.released)
             self._quit()
             if self._tie:
                 await self._tie.ended()
@@ -181,11 +187,21 @@ class Keeper(Core):
             self._told = state
             self._emit([Event('safe') if state is State.HELD else
                         Event(state.value, text=self._why)])
+            if state is State.LOST:
+                self._end_holds(lambda one: one.lost(self._why))
+
+    def _end_holds(self, end: Callable[[Acquisition], None]) -> None:
+        """All holds of the session have ended."""
+        for hold in list(self._held):
+            for grant in hold._grants:
+                end(grant[0].acquisition)
 
     def _tell_ended(self, ended: Sequence[Belief], reason: str) -> None:
         """Reports holds that have ended, each once."""
         self._emit([Event('lost', lock, token, reason) for lock, token in
                     dict.fromkeys((one.lock, one.token) for one in ended)])
+        for one in ended:
+            one.acquisition.lost(reason)
         if ended:
             self._changed()
 
@@ -196,6 +212,16 @@ class Keeper(Core):
 
     def _tell(self, event: Event) -> None:
         raise NotImplementedError
+
+    def _post_hook(self, event: HookEvent) -> None:
+        raise NotImplementedError
+
+    def _late_hooks(self) -> int:
+        """Events for hooks that were not delivered yet."""
+        return 0
+
+    def _hook_failed(self, text: str) -> None:
+        self._noticed(text)
 
     # --- heartbeats -------------------------------------------------------
 

@@ -55,7 +55,8 @@ tie: 'try' or 'must': the agent of this host (hasp agent) ends the session as
     soon as this process is dead. What the process has sent can still arrive:
     check the token, or acquire with a delay. 'must': opening fails without.
 agent: the agent's socket; None: HASP_AGENT, or /run/hasp-agent/agent.sock.
-on_event: called with each Event."""
+on_event: called with each Event.
+hooks: a Hooks object, called for each acquisition: traces and metrics."""
 
 
 def explains(text: str) -> Callable[[T], T]:

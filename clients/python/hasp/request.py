@@ -150,8 +150,8 @@ class Wait:
     to time, under the same request number."""
 
     def __init__(self, until: float, owner: str, names: Sequence[str],
-                 is_durable: bool) -> None:
-        self.until = until
+                 is_durable: bool, queued: Callable[[], None]) -> None:
+        self.until, self._queued = until, queued
         self._owner, self._names, self._is_durable = owner, names, is_durable
         self._place: Optional[int] = None
         self._told: Dict[str, Any] = {}
@@ -177,6 +177,8 @@ class Wait:
     def is_queued(self, reply: Any) -> bool:
         found = isinstance(reply, str) and re.fullmatch(r'QUEUED (\d+)', reply)
         self._place = int(found[1]) if found else None
+        if found:
+            self._queued()
         return bool(found)
 
     def is_queueing(self) -> bool:

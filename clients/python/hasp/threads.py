@@ -18,6 +18,7 @@ from .core import LOG
 from .errors import HaspError, LeaseLost
 from .grant import Belief
 from .hold import Hold
+from .hooks import HookEvent
 from .keeper import Event, Keeper
 from .options import LOCK, SESSION, explains
 from .request import wait_until
@@ -56,6 +57,9 @@ class Session(Keeper):
     def _begin(self) -> None:
         self._events: queue.SimpleQueue[Optional[Event]] = queue.SimpleQueue()
         self._teller: Optional[threading.Thread] = None
+        self._hook_events: queue.SimpleQueue[Optional[HookEvent]] = \
+            queue.SimpleQueue()
+        self._hooker: Optional[threading.Thread] = None
         self._calls: Set[Call[Any]] = set()
         self._ending: Optional[asyncio.Task[None]] = None
         self._blocks: Dict[int, Block] = {}  # By thread: those being entered.
@@ -87,6 +91,8 @@ class Session(Keeper):
             raise
         if self.on_event:
             self._teller = start('hasp-events', self._tell_all)
+        if self._reporter.hooks:
+            self._hooker = start('hasp-hooks', self._call_hooks)
         self._handle.own = self
 
     def close(self) -> None:
@@ -107,8 +113,9 @@ class Session(Keeper):
         except (Over, Cancelled):
             pass  # It was closed.
         self._loop.wait_for_end()
-        if self._teller and self._teller is not threading.current_thread():
-            self._teller.join(self.timeout)
+        for thread in (self._hooker, self._teller):
+            if thread and thread is not threading.current_thread():
+                thread.join(self.timeout)
 
     def _end_all(self) -> asyncio.Task[None]:
         """Begins the end, once."""
@@ -122,6 +129,7 @@ class Session(Keeper):
             await cancel({call.task for call in self._calls})
         finally:
             self._events.put(None)
+            self._hook_events.put(None)
             self._loop.leave()
 
     @explains(LOCK)
@@ -189,6 +197,19 @@ class Session(Keeper):
                 self.on_event(event)  # type: ignore[misc]
             except Exception:  # A handler has failed; later events still count.
                 LOG.exception('on_event failed')
+
+    def _post_hook(self, event: HookEvent) -> None:
+        self._hook_events.put(event)
+
+    def _late_hooks(self) -> int:
+        return self._hook_events.qsize()
+
+    def _hook_failed(self, text: str) -> None:
+        self._loop.post(partial(self._noticed, text))
+
+    def _call_hooks(self) -> None:
+        for event in iter(self._hook_events.get, None):
+            self._reporter.call(event)
 
 
 @explains(LOCK)

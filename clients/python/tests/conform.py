@@ -13,7 +13,7 @@ import hasp  # noqa: E402
 
 FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger',
             'hold', 'note', 'please', 'watch', 'durable', 'late',
-            'tie', 'seal']
+            'tie', 'seal', 'hooks']
 SESSION_SECONDS = ('ttl', 'linger', 'timeout', 'alive')
 LOCK_SECONDS = ('hold', 'delay')
 OPTIONS = ('shared', 'slots', 'owner', 'value', 'trace', 'hold', 'delay', 'barge')
@@ -25,6 +25,22 @@ WORDS = {hasp.LeaseShort: 'SHORT', hasp.LeaseLost: 'LOST', hasp.NotHeld: 'NOTHEL
 def in_ns(seconds):
     """JSON has no infinity."""
     return int(min(seconds * 1e9, 2 ** 63 - 1))
+
+
+class Said(hasp.Hooks):
+    """Says each event of an acquisition."""
+
+    def __init__(self, say, fails):
+        self.say, self.fails = say, fails
+
+    def hook(self, event):
+        self.say(event='hook', kind=event.kind, id=event.id, name=event.name,
+                 token=event.token, trace=event.trace, text=event.text,
+                 elapsed_ns=in_ns(event.elapsed), skipped=event.skipped)
+        if self.fails:
+            raise ValueError('a hook that fails')
+
+    acquire = wait = granted = failed = released = lost = hook
 
 
 class Program:
@@ -78,8 +94,11 @@ class Program:
                    if key in told}
         options.update({key: told[key] for key in
                         ('durable', 'reason', 'tie', 'agent') if key in told})
+        if 'hooks' in told:
+            options['hooks'] = Said(self.say, told['hooks'] == 'fail')
         if told.get('beside'):
-            self.beside = hasp.Session(told['endpoints'], **options)
+            self.beside = hasp.Session(told['endpoints'],
+                                       **{**options, 'hooks': None})
         self.session = hasp.Session(told['endpoints'], name=told.get('name', ''),
                                     on_event=self.on_event, **options)
         self.locks = {}

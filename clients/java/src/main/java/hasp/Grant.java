@@ -112,8 +112,11 @@ final class Grant {
     boolean isOver; // A part is over, or the limit is over by the clock.
     private Reading from; // The start of the limit.
     private long limitMs; // The limit; 0: none.
+    final Reporter.Acquisition reported; // To hooks.
 
-    Grant(List<String> names, List<Told> all, Reading sent) {
+    Grant(List<String> names, List<Told> all, Reading sent,
+            Reporter.Acquisition reported) {
+        this.reported = reported;
         for (int i = 0; i < names.size(); i++) {
             Told told = all.get(i);
             parts.add(new Part(names.get(i), told));
@@ -155,7 +158,7 @@ final class Grant {
     }
 
     /** Ends those parts; returns the tokens that were trusted. */
-    Set<Long> end(Predicate<Part> which) {
+    Set<Long> end(Predicate<Part> which, String why) {
         Set<Long> tokens = new TreeSet<>();
         for (Part part : parts) {
             if (!part.isOver && which.test(part)) {
@@ -163,6 +166,7 @@ final class Grant {
                     tokens.add(part.token);
                 }
                 part.isOver = isOver = true;
+                reported.lost(why);
             }
         }
         return tokens;

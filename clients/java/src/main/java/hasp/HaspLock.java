@@ -20,6 +20,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
+import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.stream.Stream;
 
@@ -48,6 +49,7 @@ public final class HaspLock extends AsyncLock {
         private boolean isShared;
         private String owner = "";
         private long holdMs; // For messages.
+        private String trace = "";
         private Seal seal;
         private long sealTime; // Nanoseconds; 0: the lease.
 
@@ -80,6 +82,7 @@ public final class HaspLock extends AsyncLock {
 
         /** A W3C traceparent, shown with the hold or the wait. */
         public Options trace(String traceparent) {
+            trace = traceparent;
             return with("TRACE", traceparent);
         }
 
@@ -449,12 +452,13 @@ public final class HaspLock extends AsyncLock {
     }
 
     /** Begins the trust in a grant, by the answer to the request sent then. */
-    private Verdict granted(List<Told> all, Reading sent, boolean isAgain) {
+    private Verdict granted(Reporter.Acquisition reported, List<Told> all,
+            Reading sent, boolean isAgain) {
         Verdict verdict = Grant.judge(all, sent, isAgain);
         if (verdict == Verdict.STALE) {
             return verdict;
         }
-        Grant grant = new Grant(names, all, sent);
+        Grant grant = new Grant(names, all, sent, reported);
         grant.isOver |= verdict == Verdict.OVER;
         synchronized (this) {
             grants.push(grant);
@@ -466,6 +470,10 @@ public final class HaspLock extends AsyncLock {
         if (session.judge(all, Verdict.GRANTED) == Verdict.STALE) {
             forget(grant);
             return Verdict.STALE;
+        }
+        reported.granted(all.get(0).token());
+        if (isLost(grant, false)) { // Reported too early.
+            reported.released();
         }
         supersedes(grant);
         lostAtOnce(grant);
@@ -482,6 +490,7 @@ public final class HaspLock extends AsyncLock {
             lost = grant.parts.stream().filter(part -> part.isOver).findFirst()
                 .orElse(grant.parts.get(0));
         }
+        grant.reported.lost("ended");
         session.emit(Session.Kind.LOST, lost.name, lost.token, "ended");
     }
 
@@ -510,11 +519,15 @@ public final class HaspLock extends AsyncLock {
 
     /** Ends those parts of that owner; returns the tokens that were trusted. */
     Set<Long> endWhere(String tag, Predicate<Grant.Part> which) {
+        return endWhere(tag, which, "ended");
+    }
+
+    Set<Long> endWhere(String tag, Predicate<Grant.Part> which, String why) {
         Set<Long> tokens = new TreeSet<>();
         boolean isOver;
         synchronized (this) {
             if (owner.equals(tag)) {
-                grants.forEach(grant -> tokens.addAll(grant.end(which)));
+                grants.forEach(grant -> tokens.addAll(grant.end(which, why)));
             }
             isOver = !grants.isEmpty() && grants.peek().isOver;
         }
@@ -539,6 +552,7 @@ public final class HaspLock extends AsyncLock {
     /** Ends the trust in one acquisition; returns whether it was the last
      * one. */
     private boolean forget(Grant grant) {
+        grant.reported.released(); // Unless it was lost.
         boolean isLast;
         synchronized (this) {
             grants.remove(grant);
@@ -591,6 +605,7 @@ public final class HaspLock extends AsyncLock {
             }
             // The cluster might still hold it: it will be released.
             grant.isOver = true;
+            grant.reported.lost("max hold");
             token = token();
         }
         doubt();
@@ -614,6 +629,19 @@ public final class HaspLock extends AsyncLock {
     /** 'until' is the end of the wait; 0: only tries. */
     private boolean acquire(long until, boolean mayInterrupt)
             throws InterruptedException {
+        var reported = session.reports.begin(names.get(0), options.trace);
+        try {
+            return acquire(reported, until, mayInterrupt);
+        } catch (InterruptedException | RuntimeException e) {
+            reported.failed(String.valueOf(e.getMessage()));
+            throw e;
+        } finally {
+            reported.failed("not granted in time"); // Unless it was granted.
+        }
+    }
+
+    private boolean acquire(Reporter.Acquisition reported, long until,
+            boolean mayInterrupt) throws InterruptedException {
         boolean isFirst = !isReentrant();
         if (isFirst && !turn.take(session, until, mayInterrupt)) {
             return false;
@@ -627,8 +655,9 @@ public final class HaspLock extends AsyncLock {
         if (change == null) {
             return false;
         }
+        change.reported = reported;
         Verdict verdict = change.turns(isFirst).grant(until, mayInterrupt,
-            this::granted);
+            (all, sent, isAgain) -> granted(reported, all, sent, isAgain));
         if (verdict == null) {
             return false;
         }
@@ -651,6 +680,11 @@ public final class HaspLock extends AsyncLock {
      * it; a late hook has given it back. */
     synchronized boolean isLost(Grant grant, boolean isLate) {
         return grant == null || grant.isOver || !isLate && !grants.contains(grant);
+    }
+
+    /** All holds of the session have ended; reports that to hooks. */
+    synchronized void endHolds(Consumer<Reporter.Acquisition> end) {
+        grants.forEach(grant -> end.accept(grant.reported));
     }
 
     synchronized Grant newest() {
@@ -722,6 +756,7 @@ public final class HaspLock extends AsyncLock {
         private boolean wasAsked;
         private Reading sent; // When the answered request was sent.
         private List<Grant.Part> parts = List.of(); // The parts to release.
+        private Reporter.Acquisition reported; // Null: not of ACQUIRE.
         private volatile boolean isQueueing;
         /** The grants of pushes that end waits, by place in the queue. */
         private final Map<Long, CompletableFuture<List<?>>> ends =
@@ -874,6 +909,9 @@ public final class HaspLock extends AsyncLock {
                     sent = answer.ask().sent;
                     if (!(answer.reply() instanceof String queued)) {
                         return answer.reply();
+                    }
+                    if (reported != null) {
+                        reported.waits();
                     }
                     List<?> found = park(Long.parseLong(queued.split(" ")[1]),
                         until, mayInterrupt, answer.ask().connection);

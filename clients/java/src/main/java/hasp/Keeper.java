@@ -153,6 +153,9 @@ final class Keeper {
         }
         session.holds.forEach(
             state == State.HELD ? HaspLock::believe : HaspLock::doubt);
+        if (state == State.LOST) {
+            session.endHolds(one -> one.lost(session.why));
+        }
         return state;
     }
 

@@ -108,6 +108,7 @@ public final class Session implements AutoCloseable {
         private String agent;
         private final Map<String, String> labels = new LinkedHashMap<>();
         private Consumer<Event> onEvent = event -> {};
+        private Hooks hooks; // Null: none.
 
         /** "host:port,host:port,..." of any nodes; "unix:/path" is a node's
          * {@code listen.local} on this machine, which is never encrypted.
@@ -223,6 +224,12 @@ public final class Session implements AutoCloseable {
             return this;
         }
 
+        /** Called for each acquisition: for traces and metrics. */
+        public Options hooks(Hooks all) {
+            hooks = all;
+            return this;
+        }
+
         /** Called with one event after the other, on a thread of its own. */
         public Options onEvent(Consumer<Event> handler) {
             onEvent = handler;
@@ -264,6 +271,7 @@ public final class Session implements AutoCloseable {
     private final ExecutorService events =
         Executors.newSingleThreadExecutor(DAEMONS);
     private final Options options;
+    final Reporter reports;
     private final Keeper keeper;
     private Link link;
     private final Agent.Tie tie; // Null: it is not to be tied.
@@ -288,6 +296,8 @@ public final class Session implements AutoCloseable {
         byte[] random = new byte[16];
         new SecureRandom().nextBytes(random);
         secret = HexFormat.of().formatHex(random);
+        reports = new Reporter(options.hooks, DAEMONS, text ->
+            emit(Kind.NOTICE, "", 0, text));
         keeper = new Keeper(this);
         tie = options.tie == Tie.NONE ? null
             : new Agent.Tie(Time.nanos(options.ttl()), text ->
@@ -573,6 +583,7 @@ public final class Session implements AutoCloseable {
         keeper.look(); // Reports a loss that happened just now, too.
         isClosed = true;
         holds.forEach(HaspLock::doubt);
+        endHolds(Reporter.Acquisition::released);
         try {
             if (state() != State.LOST) {
                 request(() -> blocking(acting("SESSION.CLOSE")));
@@ -589,10 +600,17 @@ public final class Session implements AutoCloseable {
 
     private void end() {
         refuse("it was closed");
+        endHolds(Reporter.Acquisition::released);
         keeper.stop();
         leave();
+        reports.await(Time.in(timeout));
         background.shutdown();
         events.shutdown();
+    }
+
+    /** All holds have ended; reports that to hooks. */
+    void endHolds(Consumer<Reporter.Acquisition> end) {
+        holds.forEach(one -> one.endHolds(end));
     }
 
     /** Notifies all waiters that the session is over. */
@@ -676,7 +694,8 @@ public final class Session implements AutoCloseable {
             Resp.text(notice, "owner"), "", Resp.number(notice, "first"),
             Resp.number(notice, "token"), 0, -1, 0);
         var tokens = new HashSet<Long>(); // By their original tokens.
-        holds.forEach(one -> tokens.addAll(one.endWhere(now.owner(), now::is)));
+        holds.forEach(one -> tokens.addAll(one.endWhere(now.owner(), now::is,
+            Resp.text(notice, "reason"))));
         tokens.forEach(token -> emit(Kind.LOST, now.lock(), token,
             Resp.text(notice, "reason")));
     }

@@ -4,6 +4,7 @@ package hasp;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashMap;
@@ -16,7 +17,7 @@ import java.util.concurrent.CountDownLatch;
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
         "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
-        "watch", "durable", "late", "tie", "seal");
+        "watch", "durable", "late", "tie", "seal", "hooks");
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
     /** Ends the hooks that hang. */
@@ -80,7 +81,25 @@ public final class Conform {
         }
         options.onEvent(e -> say(Map.of("event", e.kind().name().toLowerCase(),
             "name", e.lock(), "token", e.token(), "text", e.text())));
+        options.hooks(hooks(c.words.get("hooks")));
         return Session.open(options);
+    }
+
+    /** Hooks that say each event, and then fail if they are to. */
+    private static Hooks hooks(Object how) {
+        return how == null ? null : (Hooks) Proxy.newProxyInstance(
+            Hooks.class.getClassLoader(), new Class<?>[] {Hooks.class},
+            (self, method, arguments) -> {
+                var e = (Hooks.Event) arguments[0];
+                say(Map.of("event", "hook", "kind", method.getName(),
+                    "id", e.id(), "name", e.lock(), "token", e.token(),
+                    "trace", e.trace(), "text", e.text(), "elapsed_ns",
+                    e.elapsed().toNanos(), "skipped", e.skipped()));
+                if (how.equals("fail")) {
+                    throw new IllegalStateException("a hook that fails");
+                }
+                return null;
+            });
     }
 
     private static Seal hook(String kind) {
