@@ -456,8 +456,8 @@ static void operation_settle(struct operation *operation, int error,
     ask_once_more(operation, STEP_SETTLE, UINT64_MAX);
 }
 
-/* Sends the RELEASE under a new number, with no caller. */
-static void release_anew(struct operation *operation)
+/* Sends the change under a new number, with no caller. */
+static void operation_send_anew(struct operation *operation)
 {
     struct request_numbers *numbers = &operation->fsm->numbers;
     request_numbers_end(numbers, operation->number);
@@ -473,7 +473,7 @@ static void turn_into_release(struct operation *operation)
     client_hold_free(operation->hold);
     operation->hold = NULL;
     operation->kind = OPERATION_RELEASE;
-    release_anew(operation);
+    operation_send_anew(operation);
 }
 
 /* Reads a number, what was granted, or nil; OK (of LOCK.NOTE) is 0. */
@@ -698,17 +698,22 @@ static bool is_sole(const struct operation *operation)
     return true;
 }
 
-/* No caller waits for it. The cluster returns the outcome, or FORGOTTEN.
- *
- * A forgotten ACQUIRE: any grant is released to be safe, unless the owner has a
- * name, since it could have other holds of these locks.
- *
- * A forgotten RELEASE: the number is spent, but perhaps not by this request, if
- * it was overtaken by more than 64 others (lockfsm/README.md). So it is sent
- * under a new number. It names its tokens, so it cannot end a later hold. It
- * could end one of several acquisitions of the same hold that the owner still
- * relies on, so then it is not repeated; the end of the session ends the
- * hold. */
+/* True if a change that gives up rights is to be sent under a new number after
+ * FORGOTTEN: its number is spent, but perhaps not by this request, if it was
+ * overtaken by more than 64 others (lockfsm/README.md). It names its tokens, so
+ * it cannot change a later hold. A RELEASE could end one of several
+ * acquisitions of the same hold that the owner still relies on, so then it is
+ * not repeated; the end of the session ends the hold. */
+static bool gives_up_anew(const struct operation *operation)
+{
+    return operation->kind == OPERATION_CONVERT
+               ? operation->options.mode == HASP_SHARED
+               : operation->kind == OPERATION_RELEASE && is_sole(operation);
+}
+
+/* No caller waits for it. The cluster returns the outcome, or FORGOTTEN. After
+ * a forgotten ACQUIRE any grant is released to be safe, unless the owner has a
+ * name, since it could have other holds of these locks. */
 static void operation_settled(struct operation *operation,
                               const struct client_request_end *end,
                               bool is_granted)
@@ -717,9 +722,8 @@ static void operation_settled(struct operation *operation,
                           (is_forgotten(end) && operation->owner->is_private);
     if (operation->kind == OPERATION_ACQUIRE && may_be_granted) {
         turn_into_release(operation);
-    } else if (operation->kind == OPERATION_RELEASE && is_forgotten(end) &&
-               is_sole(operation)) {
-        release_anew(operation);
+    } else if (is_forgotten(end) && gives_up_anew(operation)) {
+        operation_send_anew(operation);
     } else {
         operation_free(operation);
     }

@@ -402,9 +402,12 @@ func (c *change) settle(hasTurn bool) {
 		if l.session.over.Err() != nil {
 			return // The session has ended, and so have all its holds.
 		}
-		if err != nil && !c.isOutcome(err) {
+		if err != nil && !isForgotten(err) && !c.isOutcome(err) {
 			pause(l.session.over, round)
 			continue
+		}
+		if isForgotten(err) && round > 1 {
+			pause(l.session.over, round-1)
 		}
 		c.end()
 		undo := c.undo(reply, err)
@@ -422,11 +425,10 @@ func (c *change) undo(reply any, err error) *change {
 	l := c.lock
 	all := toldAll(reply)
 	switch {
+	case isForgotten(err):
+		return c.afterForgotten()
 	case c.verb == "RELEASE":
 		c.notHeld(err)
-	case c.verb == "ACQUIRE" && isForgotten(err) && l.options.Owner == "":
-		// The owner has nothing else. A named one can have other holds.
-		return l.newChange("RELEASE")
 	case c.verb == "ACQUIRE" && err == nil && reply != nil:
 		var held []part
 		for i, one := range all {
@@ -437,6 +439,10 @@ func (c *change) undo(reply any, err error) *change {
 		if len(held) > 0 {
 			return l.newRelease(held)
 		}
+	case c.how == "SHARED":
+		for i := range all { // After an upgrade it has a new token.
+			l.session.eachHold(func(other *Lock) { other.convertedBy(&all[i]) })
+		}
 	case c.how == "EXCLUSIVE" && err == nil && reply != nil && all[0].count > 0:
 		all[0].mode = "shared" // It will be, with a new token.
 		l.session.eachHold(func(other *Lock) { other.convertedBy(&all[0]) })
@@ -446,12 +452,59 @@ func (c *change) undo(reply any, err error) *change {
 	return nil
 }
 
+// afterForgotten returns the request that makes sure that nothing is left of a
+// forgotten one; nil: none is needed, or none is safe. The cluster may have
+// executed the forgotten one or not: its number is spent unused if too many
+// others overtake it.
+func (c *change) afterForgotten() *change {
+	l := c.lock
+	switch {
+	case c.verb == "CONVERT":
+		if c.how == "EXCLUSIVE" && !l.isShared() {
+			return nil // It was exclusive before.
+		}
+		return l.newChange("CONVERT", "SHARED", "TOKEN",
+			strconv.FormatInt(c.token, 10), "FULL")
+	case c.parts == nil && l.options.Owner == "":
+		return l.newChange("RELEASE") // The owner has nothing else.
+	case c.parts != nil && !l.hasOthers(c.parts):
+		return l.newRelease(c.parts)
+	}
+	// A named owner can have other holds of the lock, and a release that was
+	// executed must not end another acquisition of the same hold.
+	return nil
+}
+
+// isShared reports whether the newest hold is shared; true if there is none.
+func (l *Lock) isShared() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.top()
+	return g == nil || g.shared
+}
+
+// hasOthers reports whether the owner holds one of these locks by another
+// acquisition, or is requesting it.
+func (l *Lock) hasOthers(parts []part) bool {
+	var names []string
+	for _, one := range parts {
+		names = append(names, one.name)
+	}
+	s := l.session
+	s.mu.Lock()
+	has, _ := l.hasRival()
+	s.mu.Unlock()
+	s.eachHold(func(other *Lock) {
+		if other.owner == l.owner && other.hasAnyOf(names) {
+			has = true
+		}
+	})
+	return has
+}
+
 // isOutcome reports whether the error determines the outcome of the change. A
 // release that no node could do must still be done.
 func (c *change) isOutcome(err error) bool {
-	if isForgotten(err) {
-		return true
-	}
 	return !c.isLate && !errors.Is(err, ErrUnknown) &&
 		(c.verb != "RELEASE" && c.how != "SHARED" || !errors.Is(err, ErrUnreachable))
 }

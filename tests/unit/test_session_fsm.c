@@ -387,6 +387,29 @@ static void a_forgotten_release_of_a_shared_hold_is_not_repeated(void **state)
     assert_told(&gone, 0);
 }
 
+/* A downgrade gives up rights, too. */
+static void a_forgotten_downgrade_is_asked_under_a_new_number(void **state)
+{
+    struct told told, shared;
+    struct hasp_acquire_options options = {
+        .size = sizeof options, .mode = HASP_SHARED, .interrupt_fd = -1};
+    (void)state;
+    acquire(&told, "a", 0);
+    for (int i = 0; i < 3; i++) {
+        once("LOCK.CONVERT", "-FORGOTTEN spent\r\n");
+    }
+    world.seen[0] = '\0';
+    assert_int_equal(session_fsm_convert(&world.machine, told.call.hold,
+                                         &options, call_of(&shared), now()),
+                     0);
+    pass(1);
+    assert_told(&shared, HASP_EUNKNOWN);
+    assert_contains(world.seen,
+                    "0:LOCK.CONVERT a SHARED TOKEN 1 OWNER #1 REQ 2 ACKED 1|"
+                    "0:LOCK.CONVERT a SHARED TOKEN 1 OWNER #1 REQ 3 ACKED 2|");
+    assert_true(list_is_empty(&world.machine.changes));
+}
+
 /* A client may get its rights back later: then the lock is released. */
 static void a_release_that_is_refused_to_its_asker_is_asked_on(void **state)
 {
@@ -799,6 +822,7 @@ int main(void)
         one(a_forgotten_grant_is_released_to_be_sure),
         one(a_forgotten_release_is_asked_under_a_new_number),
         one(a_forgotten_release_of_a_shared_hold_is_not_repeated),
+        one(a_forgotten_downgrade_is_asked_under_a_new_number),
         one(a_release_that_is_refused_to_its_asker_is_asked_on),
         one(a_release_without_an_answer_is_asked_on),
         one(a_wait_is_parked_until_the_push),

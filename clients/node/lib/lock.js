@@ -543,7 +543,7 @@ class Lock {
     const which = parts?.map(({ name }) => name) ?? this.names;
     const tokens = parts?.map(({ token }) => token) ?? [];
     const isMany = which.length > 1;
-    this.doubt = { verb: verb === 'CONVERT' ? more[0] : verb, number,
+    this.doubt = { verb: verb === 'CONVERT' ? more[0] : verb, number, parts,
       token: verb === 'CONVERT' ? more[2] : tokens[0],
       words: [...(isMany ? [`LOCK.M${verb}`, which.length]
         : [`LOCK.${verb}`]), ...which,
@@ -680,7 +680,7 @@ class Lock {
    * waits for it. Pending releases are sent, too, except 'but', which its caller
    * sends. */
   async settle(but = null, signal = undefined) {
-    for (;;) {
+    for (let forgotten = 0; ;) {
       if (!this.doubt) {
         const owed = this.owed.find((one) => one !== but);
         if (!owed) {
@@ -703,6 +703,9 @@ class Lock {
         }
         this.notHeld(error);
       }
+      if (error.isForgotten && forgotten++) {
+        await sleep(retryPause(forgotten));
+      }
       this.undo(reply, error);
     }
   }
@@ -711,10 +714,9 @@ class Lock {
   undo(reply, { isForgotten }) {
     const { verb } = this.doubt;
     const all = reply === null ? [] : toldAll(reply) ?? [];
-    if (verb === 'ACQUIRE' && isForgotten && this.tag.isPrivate) {
-      // The owner has nothing else; a named one can have other holds of the
-      // lock.
-      this.owed.push({ parts: null });
+    if (isForgotten) {
+      this.undoForgotten();
+      return;
     } else if (verb === 'ACQUIRE' && all.some(({ count }) => count > 0)) {
       this.owed.push({ parts: partsOf(this.names, all)
         .filter(({ isOver }) => !isOver) });
@@ -722,12 +724,48 @@ class Lock {
       // It has a new token, and is still shared.
       this.session.held.forEach(
         (lock) => lock.convertedBy({ ...all[0], mode: 'shared' }));
-      this.end(false);
-      this.begin('CONVERT', ['SHARED', 'TOKEN', all[0].token, 'FULL']);
-      this.session.doubts.add(this);
+      this.downgrade(all[0].token);
       return;
+    } else if (verb === 'SHARED') { // After an upgrade it has a new token.
+      this.session.held.forEach((lock) => all.forEach(
+        (told) => lock.convertedBy(told)));
     }
     this.end();
+  }
+
+  /** Makes sure that nothing is left of a forgotten change. The cluster may have
+   * executed it or not: its number is spent unused if too many others overtake
+   * it. */
+  undoForgotten() {
+    const { verb, token, parts } = this.doubt;
+    if (verb === 'SHARED' ||
+        (verb === 'EXCLUSIVE' && this.grant?.shared !== false)) {
+      this.downgrade(token);
+      return;
+    }
+    // A named owner can have other holds of the lock, and a release that was
+    // executed must not end another acquisition of the same hold.
+    if (parts ? !this.hasOthers(parts)
+      : verb !== 'EXCLUSIVE' && this.tag.isPrivate) {
+      this.owed.push({ parts });
+    }
+    this.end();
+  }
+
+  /** Asks for a shared hold in place of the change in doubt. */
+  downgrade(token) {
+    this.end(false);
+    this.begin('CONVERT', ['SHARED', 'TOKEN', token, 'FULL']);
+    this.session.doubts.add(this);
+  }
+
+  /** True if the owner holds one of these locks by another acquisition, or is
+   * requesting it. */
+  hasOthers(parts) {
+    const { held, acquiring } = this.session;
+    return [...held, ...acquiring].some((lock) =>
+      (lock !== this || this.count > 0) && lock.tag?.tag === this.tag.tag &&
+      parts.some(({ name }) => lock.names.includes(name)));
   }
 }
 

@@ -20,7 +20,8 @@ from .hooks import UNREPORTED, Acquisition
 from .keeper import Keeper
 from .lease import (MS, SECOND, Clock, hold_remaining, read_clock, to_seconds,
                     trusted)
-from .request import TIMER_MAX, Forgotten, Owner, Wait, is_number
+from .request import (TIMER_MAX, Forgotten, Owner, Wait, is_number,
+                      retry_pause)
 from .resp import Argument
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class Hold:
         self._doubt_verb = ''  # its verb,
         self._doubt_number = 0  # its number,
         self._doubt_owner = ''  # its owner,
+        self._doubt_of: Optional[Dict[str, int]] = None  # the holds it names,
         self._was_granted = False  # and whether an answer has granted it.
         # Releases that must still be sent: locks with their tokens.
         self._owed: List[Dict[str, int]] = []
@@ -487,6 +489,7 @@ class Hold:
         self._doubt_owner, self._was_granted = self._owner.tag, False
         self._doubt_number, words = self.session._owners.begin(self._owner)
         self._doubt_verb = 'EXCLUSIVE' if 'EXCLUSIVE' in more else verb
+        self._doubt_of = of
         names = list(of or self.names)
         more = list(more) if verb == 'RELEASE' else [*more, 'FULL']
         many: List[Argument] = [f'LOCK.{verb}']
@@ -538,6 +541,7 @@ class Hold:
         """Settles a change with an unknown outcome: sent again under its
         number, and without a wait, it returns the outcome. A grant is released,
         since no caller waits for it."""
+        rounds = 0
         while self._doubt or self._owed:
             if not self._doubt:
                 self._begin('RELEASE', [], self._owed.pop(0))
@@ -547,10 +551,10 @@ class Hold:
             try:
                 told, sent = await self._ask_change(is_doubtful=True)
             except Forgotten:
-                # A named owner can have other holds of it.
-                assert self._owner is not None
-                if self._owner.is_private:
-                    undo = UNDO.get(self._doubt_verb, '')
+                undo, tokens = self._after_forgotten()
+                if rounds:
+                    await asyncio.sleep(retry_pause(rounds))
+                rounds += 1
             except (Unknown, Unreachable):
                 raise
             except HaspError:
@@ -565,6 +569,30 @@ class Hold:
                 verb, *more = undo.split()
                 self._begin(verb, list(more), tokens)
                 self.session._doubts.add(self)
+
+    def _after_forgotten(self) -> Tuple[str, Optional[Dict[str, int]]]:
+        """The request that makes sure that nothing is left of a forgotten one, and
+        the holds that it names. The cluster may have executed it or not: its
+        number is spent unused if too many others overtake it."""
+        verb, of = self._doubt_verb, self._doubt_of
+        assert self._owner is not None
+        if verb == 'CONVERT' or verb == 'EXCLUSIVE' and self.shared:
+            return UNDO['EXCLUSIVE'], of
+        # A named owner can have other holds of the lock, and a release that was
+        # executed must not end another acquisition of the same hold.
+        is_safe = self._owner.is_private if of is None else \
+            verb == 'RELEASE' and not self._has_others(of)
+        return ('RELEASE' if is_safe else ''), of
+
+    def _has_others(self, names: Iterable[str]) -> bool:
+        """True if the owner holds one of these locks by another acquisition, or
+        is requesting it."""
+        session = self.session
+        return any((hold is not self or bool(self._grants)) and
+                   hold._owner is not None and
+                   hold._owner.tag == self._doubt_owner and
+                   not set(names).isdisjoint(hold.names)
+                   for hold in session._held | session._acquiring)
 
     async def _resolve(self) -> None:
         """Settles the change in the background, unless a user of the lock

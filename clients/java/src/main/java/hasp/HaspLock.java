@@ -744,6 +744,25 @@ public final class HaspLock extends AsyncLock {
             && !Collections.disjoint(change.lock().names, names);
     }
 
+    /** True if the hold was shared before the upgrade in question, or is
+     * released by now. */
+    private synchronized boolean wasShared() {
+        return grants.isEmpty() || grants.peek().isShared;
+    }
+
+    /** True if the owner holds one of these locks by another acquisition, or is
+     * requesting it. */
+    private boolean hasOthers(List<Grant.Part> parts) {
+        List<String> which = parts.stream().map(part -> part.name).toList();
+        synchronized (session.claims) {
+            if (session.claims.stream().anyMatch(this::isRival)) {
+                return true;
+            }
+        }
+        return session.holds.stream().anyMatch(one -> one.owner.equals(owner)
+            && !Collections.disjoint(one.names, which));
+    }
+
     // --- changes: numbered, so that however often one is asked it is done once --
 
     final class Change {
@@ -983,50 +1002,80 @@ public final class HaspLock extends AsyncLock {
         /** True if the outcome is open. A release that no node could do must
          * still be done. */
         private boolean isOpenAfter(HaspException e) {
-            return !e.isForgotten() && (e.reason() == Reason.UNKNOWN
+            return e.reason() == Reason.UNKNOWN
                 || (e.reason() == Reason.UNREACHABLE
-                    && (verb.equals("RELEASE") || how.equals("SHARED"))));
+                    && (verb.equals("RELEASE") || how.equals("SHARED")));
         }
 
-        /** Settles the change, as long as the session lives: sent again under
-         * its number, and without a wait, it returns the outcome. A grant is
-         * released, since no caller waits for it. */
+        /** Settles the change, as long as the session lives, and what undoes
+         * it. */
         private void settle() {
+            Change change = this;
+            for (int round = 0; change != null; round++) {
+                change = change.settled(round);
+            }
+        }
+
+        /** Settles the change: sent again under its number, and without a wait,
+         * it returns the outcome. A grant is released, since no caller waits for
+         * it. Returns the request that undoes the outcome; null: none is needed,
+         * or the session is lost. */
+        private Change settled(int undone) {
             for (int round = 1;; round++) {
-                Object reply = null;
+                Change undo;
                 try {
-                    reply = ask(0, false);
+                    undo = undo(ask(0, false));
                 } catch (InterruptedException e) {
                     throw new AssertionError(e);
                 } catch (HaspException e) {
                     if (session.state() == Session.State.LOST) {
                         // The session has ended, and so have all its holds.
-                        return;
+                        return null;
                     }
-                    if (isOpenAfter(e) || e.reason() == Reason.UNREACHABLE) {
+                    if (!e.isForgotten() && (isOpenAfter(e)
+                            || e.reason() == Reason.UNREACHABLE)) {
                         Time.pause(round);
                         continue;
                     }
                     notHeld(e);
-                    // A named owner can have other holds of the lock; this one
-                    // has none.
-                    reply = e.isForgotten() && options.owner.isEmpty() ? "" : null;
+                    undo = e.isForgotten() ? afterForgotten() : null;
+                    if (e.isForgotten() && undone > 0) {
+                        Time.pause(undone);
+                    }
                 }
-                Change undo = reply == null ? null : undo(reply);
                 end(undo == null);
-                if (undo != null) {
-                    undo.turns(givesTurn).settle();
-                }
-                return;
+                return undo == null ? null : undo.turns(givesTurn);
             }
+        }
+
+        /** The request that makes sure that nothing is left of a forgotten one;
+         * null: none is needed, or none is safe. The cluster may have executed
+         * the forgotten one or not: its number is spent unused if too many others
+         * overtake it. */
+        private Change afterForgotten() {
+            if (verb.equals("CONVERT")) {
+                return how.equals("SHARED") || wasShared()
+                    ? new Change("CONVERT", "SHARED", "TOKEN",
+                        words.get(words.indexOf("TOKEN") + 1), "FULL")
+                    : null;
+            }
+            // A named owner can have other holds of the lock, and a release that
+            // was executed must not end another acquisition of the same hold.
+            if (parts.isEmpty()) {
+                return options.owner.isEmpty() ? new Change("RELEASE") : null;
+            }
+            return hasOthers(parts) ? null : releasing(parts);
         }
 
         /** The request that undoes the outcome; null: none is needed. */
         private Change undo(Object reply) {
             if (verb.equals("ACQUIRE")) {
                 List<Grant.Part> held = held(Told.all(reply));
-                return reply.equals("") ? new Change("RELEASE")
-                    : held.isEmpty() ? null : releasing(held);
+                return held.isEmpty() ? null : releasing(held);
+            }
+            if (how.equals("SHARED")) { // After an upgrade it has a new token.
+                Told.all(reply).forEach(now ->
+                    session.holds.forEach(one -> one.convertedBy(now)));
             }
             Told now = how.equals("EXCLUSIVE") ? Told.of(reply) : null;
             if (now == null || now.count() == 0) {
