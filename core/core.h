@@ -425,11 +425,20 @@ bool core_is_apart(const struct core *core, char why[HASP_WHY_SIZE]);
  * Hosts are compared only if they are numeric and not wildcards. */
 bool core_is_elsewhere(const struct core *core, char why[HASP_WHY_SIZE]);
 
+/* What a node reports about its data directory. */
+struct core_directory {
+    uint64_t incarnation;
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* All zero: it knows none. */
+    uint64_t term;
+    uint64_t last_index; /* Last entry of its log; 0: the log is empty. */
+};
+
 /* The result of a probe. 0: both addresses are that node's, and its data
- * directory is 'incarnation'. HASP_ECONNECT: nobody answers yet. Another error:
- * another node answers, or the node does not report its directory. */
+ * directory is 'found'. HASP_ECONNECT: nobody answers yet. Another error:
+ * another node answers, or the node does not report its directory. 'found' is
+ * read only if the error is 0. */
 void core_address_probed(struct core *core, uint64_t number, int error,
-                         uint64_t incarnation, const char *why,
+                         const struct core_directory *found, const char *why,
                          uint64_t now_ns);
 
 /* See replica_persisted() and replica_vote_saved(). */

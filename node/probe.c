@@ -39,7 +39,7 @@ struct probe {
     char peer[MEMBER_ADDRESS_SIZE];
     char client[MEMBER_ADDRESS_SIZE]; /* "" if none was announced. */
     enum probe_state state;
-    uint64_t incarnation;            /* The directory's; if PROBE_IDENTIFIED. */
+    struct core_directory found;     /* If PROBE_IDENTIFIED. */
     char refusal[HASP_WHY_SIZE / 4]; /* The reason; if PROBE_REFUSED. */
     struct stream stream;
     uv_timer_t timer;
@@ -58,10 +58,11 @@ static void probe_connected_cb(struct stream *stream)
     }
 }
 
-static void probe_identify(struct probe *probe, uint64_t incarnation)
+static void probe_identify(struct probe *probe,
+                           const struct core_directory *found)
 {
-    CHECK(incarnation != 0); /* The log names the member by it. */
-    probe->incarnation = incarnation;
+    CHECK(found->incarnation != 0); /* The log names the member by it. */
+    probe->found = *found;
     probe->state = PROBE_IDENTIFIED;
 }
 
@@ -77,29 +78,22 @@ static void probe_refuse(struct probe *probe, const char *format, ...)
     probe->state = PROBE_REFUSED;
 }
 
-/* True if the answer has the id of this node's cluster. */
-static bool is_of_ours(const struct probe *probe, struct bytes cluster)
-{
-    char own[CLUSTER_ID_TEXT_SIZE];
-    cluster_id_format(datadir_identity(probe->owner->datadir)->cluster_id, own);
-    return bytes_equal(cluster, bytes_of_text(own));
-}
-
-/* Reads an error reply. A node that has not started to serve appends its
- * identity to each error (PROBE_IDENTITY). */
+/* Reads an error reply. A node that waits for the founding of a cluster appends
+ * its identity to each error (PROBE_IDENTITY); its log is empty. */
 static void read_refusal(struct probe *probe, struct bytes text)
 {
     char line[512];
-    uint64_t id, incarnation;
+    uint64_t id;
+    struct core_directory found = {0};
     size_t size = text.size < sizeof line ? text.size : sizeof line - 1;
     memcpy(line, text.data, size);
     line[size] = '\0';
     const char *end = strstr(line, "; node=");
     if (end != NULL &&
         sscanf(end, "; node=%" SCNu64 " incarnation=%" SCNx64, &id,
-               &incarnation) == 2 &&
-        id == probe->id && incarnation != 0) {
-        probe_identify(probe, incarnation);
+               &found.incarnation) == 2 &&
+        id == probe->id && found.incarnation != 0) {
+        probe_identify(probe, &found);
     } else if (strncmp(line, "ERR ", 4) == 0) {
         /* Another server, Redis say, does not know the command. */
         probe_refuse(probe, "the peer is not a hasp node");
@@ -109,25 +103,51 @@ static void read_refusal(struct probe *probe, struct bytes text)
     }
 }
 
-static bool probe_read_incarnation(const struct resp_reply *reply,
-                                   uint64_t *ret_incarnation)
+static bool probe_get_hex(const struct resp_reply *reply, const char *key,
+                          uint8_t *ret, size_t size)
 {
-    const struct resp_value *value = resp_find(reply, 0, "incarnation");
-    uint8_t bytes[8];
-    if (value == NULL || value->bytes.size != 2 * sizeof bytes ||
-        !hex_get(value->bytes, bytes, sizeof bytes)) {
+    const struct resp_value *value = resp_find(reply, 0, key);
+    return value != NULL && value->bytes.size == 2 * size &&
+           hex_get(value->bytes, ret, size);
+}
+
+static bool probe_get_number(const struct resp_reply *reply, const char *key,
+                             uint64_t *ret)
+{
+    const struct resp_value *value = resp_find(reply, 0, key);
+    if (value == NULL || value->type != RESP_INTEGER || value->integer < 0) {
         return false;
     }
-    *ret_incarnation = load_u64_be(bytes);
-    return *ret_incarnation != 0;
+    *ret = (uint64_t)value->integer;
+    return true;
+}
+
+static bool probe_get_directory(const struct resp_reply *reply,
+                                struct core_directory *ret_found)
+{
+    const struct resp_value *cluster = resp_find(reply, 0, "cluster");
+    struct core_directory found = {0};
+    uint8_t incarnation[8];
+    if (!probe_get_hex(reply, "incarnation", incarnation, sizeof incarnation) ||
+        !probe_get_number(reply, "term", &found.term) ||
+        !probe_get_number(reply, "last_index", &found.last_index) ||
+        cluster == NULL ||
+        (cluster->bytes.size != 0 &&
+         !probe_get_hex(reply, "cluster", found.cluster_id,
+                        sizeof found.cluster_id))) {
+        return false;
+    }
+    found.incarnation = load_u64_be(incarnation);
+    *ret_found = found;
+    return found.incarnation != 0;
 }
 
 static void probe_bytes_cb(struct stream *stream)
 {
     struct probe *probe = stream->owner;
     struct resp_reply reply = {0};
+    struct core_directory found;
     size_t used;
-    uint64_t incarnation;
     int error = resp_parse_reply(stream_input(stream), VALUE_COUNT_MAX, &reply,
                                  &used);
     if (error == HASP_EMORE) {
@@ -136,9 +156,6 @@ static void probe_bytes_cb(struct stream *stream)
     }
     const struct resp_value *node = error == 0 ? resp_find(&reply, 0, "node")
                                                : NULL;
-    const struct resp_value *cluster = error == 0
-                                           ? resp_find(&reply, 0, "cluster")
-                                           : NULL;
     if (error == 0 && reply.value[0].type == RESP_ERROR) {
         read_refusal(probe, reply.value[0].bytes);
     } else if (node == NULL || node->type != RESP_INTEGER) {
@@ -148,16 +165,10 @@ static void probe_bytes_cb(struct stream *stream)
          * would then count in majorities. */
         probe_refuse(probe, "it is the address of node %" PRId64,
                      node->integer);
-    } else if (cluster != NULL && cluster->bytes.size > 0 &&
-               !is_of_ours(probe, cluster->bytes)) {
-        probe_refuse(probe,
-                     "that node belongs to another cluster; give it an empty "
-                     "directory, and this cluster's members in its "
-                     "configuration");
-    } else if (!probe_read_incarnation(&reply, &incarnation)) {
+    } else if (!probe_get_directory(&reply, &found)) {
         probe_refuse(probe, "it does not report its data directory");
     } else {
-        probe_identify(probe, incarnation);
+        probe_identify(probe, &found);
     }
     resp_reply_done(&reply);
     stream_close(stream, "answered");
@@ -177,8 +188,8 @@ static void probe_end(struct probe *probe, int error, const char *address,
     char why[HASP_WHY_SIZE];
     snprintf(why, sizeof why, "%s: %s", address, reason);
     if (!turn_is_over(&node->turn)) {
-        core_address_probed(node->core, probe->number, error,
-                            probe->incarnation, why, turn_now());
+        core_address_probed(node->core, probe->number, error, &probe->found,
+                            why, turn_now());
         turn_wake(&node->turn);
     }
     uv_close((uv_handle_t *)&probe->timer, probe_timer_closed_cb);

@@ -151,7 +151,7 @@ void raft_status_run(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
-    resp_map(writer, 27);
+    resp_map(writer, 28);
     resp_key_number(writer, "node", core->options.id);
     put_incarnation(writer, "incarnation", core->options.incarnation);
     lockfsm_cluster_id(core->fsm, cluster);
@@ -167,6 +167,7 @@ void raft_status_run(struct core *core, struct request *request)
     resp_key_text(writer, "leader_address", leader_address);
     resp_key_number(writer, "commit", replica_commit_index(core->replica));
     resp_key_number(writer, "applied", lockfsm_applied_index(core->fsm));
+    resp_key_number(writer, "last_index", replica_last_index(core->replica));
     resp_key_array(writer, "members", members.count);
     for (uint32_t i = 0; i < members.count; i++) {
         put_member(core, &members.member[i], writer);

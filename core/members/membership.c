@@ -424,7 +424,8 @@ void membership_begin_add(struct core *core, struct request *request,
 }
 
 void core_address_probed(struct core *core, uint64_t number, int error,
-                         uint64_t incarnation, const char *why, uint64_t now_ns)
+                         const struct core_directory *found, const char *why,
+                         uint64_t now_ns)
 {
     struct change *change = &core->leadership.change;
     set_now(core, now_ns);
@@ -438,8 +439,9 @@ void core_address_probed(struct core *core, uint64_t number, int error,
         return;
     }
     membership_enter(change, CHANGE_PROBED);
-    CHECK(error != 0 || incarnation != 0);
-    change->incarnation = incarnation;
+    CHECK(error != 0 || found->incarnation != 0);
+    change->found = error == 0 ? *found : (struct core_directory){0};
+    change->incarnation = change->found.incarnation;
     change->probe_error = error;
     snprintf(change->probe_why, sizeof change->probe_why, "%s", why);
 }
@@ -466,7 +468,11 @@ static void membership_probed(struct core *core)
         return;
     }
     if (change->probe_error == 0) {
-        membership_add(core);
+        if (replacement_may_join(core, change->member, &change->found, why)) {
+            membership_add(core);
+        } else {
+            change_refuse(core, WORD_BADARG, why);
+        }
         return;
     }
     snprintf(why, sizeof why,

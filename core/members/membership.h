@@ -68,6 +68,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "core/command.h"
+#include "core/core.h"
 #include "raft/replica.h"
 
 struct core;
@@ -100,10 +101,11 @@ struct change {
     struct buffer asker;     /* The requester, for audit_log_act(). */
     uint64_t member;
     char address[MEMBER_ADDRESS_SIZE]; /* ADD, UPDATE: the announced one. */
-    uint64_t incarnation; /* ADD: its directory; 0: ask the node. */
-    bool is_standby;      /* ADD: it stays a standby. */
-    bool is_forced;       /* LISTENING: even if members are silent. */
-    int probe_error;      /* PROBED: 0, or why it was not reached. */
+    uint64_t incarnation;        /* ADD: its directory; 0: ask the node. */
+    struct core_directory found; /* PROBED: what the node reports. */
+    bool is_standby;             /* ADD: it stays a standby. */
+    bool is_forced;              /* LISTENING: even if members are silent. */
+    int probe_error;             /* PROBED: 0, or why it was not reached. */
     char probe_why[HASP_WHY_SIZE / 2];
     /* The entry in flight; SETTLING: the one that it lacks. */
     uint64_t index;

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/duration.h"
 #include "core/members/liveness.h"
@@ -17,6 +18,61 @@
 #define LEVEL_ENTRIES 4096
 /* By itself the leader replaces the directory of an id once in this time. */
 #define REPLACE_PAUSE_MS (UINT64_C(3600) * 1000)
+
+/* --- Directories ---------------------------------------------------------- */
+
+/* What a directory has been used for. */
+enum directory_use {
+    DIRECTORY_EMPTY,
+    DIRECTORY_TERM, /* It has a term, and nothing else. */
+    DIRECTORY_OURS, /* It belongs to this cluster. */
+    DIRECTORY_FOREIGN,
+    DIRECTORY_UNKNOWN /* It has a log, and knows no cluster. */
+};
+
+static enum directory_use
+replacement_use(const struct core *core, const struct core_directory *directory)
+{
+    uint8_t own[CLUSTER_ID_SIZE];
+    lockfsm_cluster_id(core->fsm, own);
+    if (cluster_id_is_known(directory->cluster_id)) {
+        return cluster_id_equal(directory->cluster_id, own) ? DIRECTORY_OURS
+                                                            : DIRECTORY_FOREIGN;
+    }
+    return directory->last_index != 0 ? DIRECTORY_UNKNOWN
+           : directory->term != 0     ? DIRECTORY_TERM
+                                      : DIRECTORY_EMPTY;
+}
+
+bool replacement_may_join(const struct core *core, uint64_t id,
+                          const struct core_directory *directory,
+                          char why[HASP_WHY_SIZE])
+{
+    char cluster[CLUSTER_ID_TEXT_SIZE];
+    switch (replacement_use(core, directory)) {
+    case DIRECTORY_FOREIGN:
+        cluster_id_format(directory->cluster_id, cluster);
+        snprintf(why, HASP_WHY_SIZE,
+                 "the data directory of node %" PRIu64
+                 " (incarnation %016" PRIx64
+                 ") belongs to another cluster (%s): give the node an "
+                 "empty one and this cluster's members in its configuration, "
+                 "start it, and add it again",
+                 id, directory->incarnation, cluster);
+        return false;
+    case DIRECTORY_UNKNOWN:
+        snprintf(why, HASP_WHY_SIZE,
+                 "the data directory of node %" PRIu64
+                 " (incarnation %016" PRIx64
+                 ") is not empty: its log has entries up to %" PRIu64
+                 " and it does not know of which cluster. Give the node an "
+                 "empty one, start it, and add it again",
+                 id, directory->incarnation, directory->last_index);
+        return false;
+    default:
+        return true;
+    }
+}
 
 /* --- Newcomers ------------------------------------------------------------ */
 
@@ -35,6 +91,10 @@ replacement_newcomer(const struct core *core, uint64_t id, uint64_t incarnation)
 void replacement_note(struct core *core, const struct frame_hello *hello)
 {
     struct newcomer *place = &core->members.newcomer[0];
+    struct core_directory directory = {.incarnation = hello->incarnation,
+                                       .term = hello->term,
+                                       .last_index = hello->last_index};
+    memcpy(directory.cluster_id, hello->cluster_id, CLUSTER_ID_SIZE);
     if (replica_members_find(replica_configuration(core->replica),
                              hello->from) == NULL &&
         lockfsm_replaced_at(core->fsm, hello->from).size == 0) {
@@ -48,13 +108,12 @@ void replacement_note(struct core *core, const struct frame_hello *hello)
         }
         place = one->seen_ns < place->seen_ns ? one : place;
     }
-    *place = (struct newcomer){
-        .id = hello->from,
-        .incarnation = hello->incarnation,
-        .seen_ns = core->now_ns,
-        .is_empty = !cluster_id_is_known(hello->cluster_id) &&
-                    hello->term == 0 && hello->last_index == 0,
-        .is_marked = hello->is_marked};
+    *place = (struct newcomer){.id = hello->from,
+                               .incarnation = hello->incarnation,
+                               .seen_ns = core->now_ns,
+                               .is_empty = replacement_use(core, &directory) ==
+                                           DIRECTORY_EMPTY,
+                               .is_marked = hello->is_marked};
 }
 
 bool replacement_has_greeted(const struct core *core, uint64_t id,

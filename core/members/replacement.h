@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Voters that lost their data directories: which directory may take the place
- * of a lost one, and when. membership.h has the steps.
+/* Which data directory may become a member's, and when a voter that lost its
+ * own gets another one. membership.h has the steps.
  *
- * A directory may take a place only if it is empty: it belongs to no cluster,
- * has voted in no term, and has no log. One that is not empty may have promised
- * something under that id, in this cluster or in another. Its HELLO says so;
- * with TLS between the nodes it comes from the holder of the member's
- * certificate. The log records this verdict (ACT_REPLACE names the
+ * A directory may take the place of a lost one only if it is empty: it belongs
+ * to no cluster, has voted in no term, and has no log. One that is not empty
+ * may have promised something under that id, in this cluster or in another. Its
+ * HELLO says so; with TLS between the nodes it comes from the holder of the
+ * member's certificate. The log records this verdict (ACT_REPLACE names the
  * directory), so that the next leader accepts that very directory even if an
  * entry of the replacement has reached it meanwhile. */
 
@@ -22,6 +22,7 @@
 #include "raft/replica.h"
 
 struct core;
+struct core_directory;
 
 /* The directories that have greeted this node under the id of a member and are
  * not that member's. The oldest one is forgotten first. */
@@ -36,6 +37,15 @@ struct newcomer {
 
 /* A directory has greeted that the newest configuration does not name. */
 void replacement_note(struct core *core, const struct frame_hello *hello);
+/* True if a member may be added with this directory: it has no log and belongs
+ * to no cluster, or it belongs to this one. It may have a term, by an addition
+ * that its leader could not commit. A log without a cluster id could be any
+ * cluster's: Raft tells two logs apart only by the terms and indexes of their
+ * entries. 'why' says what to do. That the directory was removed from this
+ * cluster is another question (lockfsm_was_removed()). */
+bool replacement_may_join(const struct core *core, uint64_t id,
+                          const struct core_directory *directory,
+                          char why[HASP_WHY_SIZE]);
 /* True if it has greeted within the last seconds. */
 bool replacement_has_greeted(const struct core *core, uint64_t id,
                              uint64_t incarnation);

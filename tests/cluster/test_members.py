@@ -401,10 +401,6 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
                 "it is the address of node %d" % other.id,
             ),
             (peer + "," + redis.endpoint, "the peer is not a hasp node"),
-            (
-                "127.0.0.1:%d,127.0.0.1:%d" % (alone[1], alone[0]),
-                "belongs to another cluster",
-            ),
         ):
             with pytest.raises(ReplyError) as refused:
                 leader_do(cluster, "RAFT.ADD", node.id, address)
@@ -415,6 +411,13 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
             ) in str(refused.value)
             assert why in str(refused.value)
             assert node.id not in roles(leader)
+        with pytest.raises(ReplyError, match=(
+            r"BADARG raft.add: the data directory of node %d .*belongs to "
+            r"another cluster \([0-9a-f]{32}\): give the node an empty one" % node.id
+        )):
+            leader_do(cluster, "RAFT.ADD", node.id,
+                      "127.0.0.1:%d,127.0.0.1:%d" % (alone[1], alone[0]))
+        assert node.id not in roles(leader)
         # One that is on its way is waited for.
         node.kill()
         with leader.connect(30) as wire:

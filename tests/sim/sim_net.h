@@ -15,6 +15,7 @@
 #ifndef HASP_TESTS_SIM_SIM_NET_H
 #define HASP_TESTS_SIM_SIM_NET_H
 
+#include "core/core.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/sim_users.h"
 
@@ -56,12 +57,12 @@ struct sim_news {
     struct list in_inbox;
     enum news_kind kind;
     struct sim_wire *wire;
-    int side;             /* The end that the host has. */
-    bool is_by_peer;      /* CLOSED: the other end closed or reset it. */
-    uint64_t log_index;   /* SNAPSHOT_TAKEN; PROBED: which one. */
-    int error;            /* DISK, SNAPSHOT_..., PROBED. */
-    uint64_t incarnation; /* PROBED: incarnation of the directory there. */
-    struct bytes bytes;   /* DATA; owned. */
+    int side;           /* The end that the host has. */
+    bool is_by_peer;    /* CLOSED: the other end closed or reset it. */
+    uint64_t log_index; /* SNAPSHOT_TAKEN; PROBED: which one. */
+    int error;          /* DISK, SNAPSHOT_..., PROBED. */
+    struct core_directory directory; /* PROBED: the one that is there. */
+    struct bytes bytes;              /* DATA; owned. */
 };
 
 struct sim_net *sim_net_new(struct sim *sim);

@@ -89,7 +89,15 @@ void sim_port_probed(struct sim *sim, struct sim_event *event)
                           sim_move_listens(sim, there, node->probe_port)
                       ? 0
                       : HASP_ECONNECT;
-    news->incarnation = sim_node_incarnation(there);
+    if (there->core != NULL) {
+        const struct replica *replica = core_replica(there->core);
+        news->directory = (struct core_directory){
+            .incarnation = sim_node_incarnation(there),
+            .term = replica_term(replica),
+            .last_index = replica_last_index(replica)};
+        memcpy(news->directory.cluster_id, sim_node_cluster(there),
+               CLUSTER_ID_SIZE);
+    }
     sim_note(sim, &node->host, "probed", node->probe_id, news->error == 0, 0);
     list_push_back(&node->host.inbox, &news->in_inbox);
     sim_host_poke(sim, &node->host);

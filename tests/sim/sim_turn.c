@@ -120,7 +120,7 @@ static void feed(struct sim_node *node, const struct sim_news *news,
         break;
     case NEWS_PROBED:
         core_address_probed(node->core, news->log_index, news->error,
-                            news->incarnation, hasp_strerror(news->error),
+                            &news->directory, hasp_strerror(news->error),
                             now_ns);
         break;
     default:

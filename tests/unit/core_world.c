@@ -870,12 +870,11 @@ static void node_probe(struct world_node *node)
     if (number == 0) {
         return;
     }
-    bool is_there = id <= NODE_MAX && world->node[id].core != NULL &&
-                    !world->cut[node->id][id] && !world->cut[id][node->id];
+    struct core_directory found = world_directory(node, id);
+    bool is_there = found.incarnation != 0;
     node->probe_number = 0;
     core_address_probed(node->core, number, is_there ? 0 : HASP_ECONNECT,
-                        is_there ? world->node[id].incarnation : 0,
-                        "connection refused", node_now(node));
+                        &found, "connection refused", node_now(node));
     node->next_turn_ms = world->now_ms;
 }
 

@@ -214,4 +214,21 @@ struct credentials {
 struct credentials client_session(struct world *world, uint64_t node,
                                   uint64_t conn, const char *options);
 
+/* What node 'id' reports about its directory, if 'node' reaches it. */
+static inline struct core_directory
+world_directory(const struct world_node *node, uint64_t id)
+{
+    const struct world *world = node->world;
+    struct core_directory found = {0};
+    if (id <= NODE_MAX && world->node[id].core != NULL &&
+        !world->cut[node->id][id] && !world->cut[id][node->id]) {
+        const struct core *core = world->node[id].core;
+        found.incarnation = world->node[id].incarnation;
+        found.term = replica_term(core_replica(core));
+        found.last_index = replica_last_index(core_replica(core));
+        lockfsm_cluster_id(core_state(core), found.cluster_id);
+    }
+    return found;
+}
+
 #endif /* HASP_TESTS_UNIT_CORE_WORLD_H */

@@ -325,6 +325,63 @@ static void who_is_to_be_added_is_dialled_first(void **state)
     assert_int_equal(role_of(4), MEMBER_VOTER);
 }
 
+/* The node answers with this directory. 'refusal' NULL: it is added. */
+static void assert_added(const struct core_directory *found,
+                         const char *refusal)
+{
+    struct world_node *node = &world->node[leader];
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1,
+                "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
+    world_step(world);
+    uint64_t number = node->probe_number;
+    assert_int_not_equal(number, 0);
+    node->probe_number = 0;
+    core_address_probed(node->core, number, 0, found, "", node_now(node));
+    node->next_turn_ms = world->now_ms;
+    world_run(world, 200);
+    if (refusal != NULL) {
+        assert_says(client_text(world, leader, 1), "%s", refusal);
+        assert_int_equal(role_of(4), MEMBER_SPARE);
+        assert_it_serves();
+        return;
+    }
+    assert_string_equal(client_text(world, leader, 1), "+OK\r\n");
+    assert_int_equal(role_of(4), MEMBER_STANDBY);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
+}
+
+/* Raft tells logs apart by terms and indexes alone: one of another cluster
+ * could pass for this one's. */
+static void a_directory_of_another_cluster_is_not_added(void **state)
+{
+    (void)state;
+    struct core_directory found = {.incarnation = 77};
+    assert_added(&found, NULL);
+    /* An addition that its leader could not commit leaves a term. */
+    found.incarnation++;
+    found.term = 5;
+    assert_added(&found, NULL);
+    found.incarnation++;
+    found.last_index = 1;
+    assert_added(&found, "-BADARG raft.add: the data directory of node 4 "
+                         "(incarnation 000000000000004f) is not empty: its log "
+                         "has entries up to 1 and it does not know of which "
+                         "cluster. Give the node an empty one");
+    found.term = found.last_index = 0;
+    memset(found.cluster_id, 0xab, sizeof found.cluster_id);
+    assert_added(&found, "-BADARG raft.add: the data directory of node 4 "
+                         "(incarnation 000000000000004f) belongs to another "
+                         "cluster (abababababababababababababababab): give "
+                         "the node an empty one");
+    lockfsm_cluster_id(core_state(world->node[leader].core), found.cluster_id);
+    found.last_index = 3;
+    assert_added(&found, NULL);
+    assert_added(&found, "-BADARG raft.add: the data directory of node 4 "
+                         "(incarnation 000000000000004f) was removed from "
+                         "this cluster: give the node an empty one");
+}
+
 /* A dial that fails when the time for it is over is the last; one that fails a
  * millisecond earlier is not. */
 static void the_last_dial_ends_with_its_time(void **state)
@@ -342,7 +399,7 @@ static void the_last_dial_ends_with_its_time(void **state)
         node->probe_number = 0; /* It takes long. */
         world_run(world, end_ms - early_ms - world->now_ms);
         assert_string_equal(client_text(world, leader, 1), "");
-        core_address_probed(node->core, number, HASP_ECONNECT, 0,
+        core_address_probed(node->core, number, HASP_ECONNECT, NULL,
                             "connection refused", node_now(node));
         node->next_turn_ms = world->now_ms;
         world_run(world, 50);
@@ -402,8 +459,10 @@ static void another_leader_dials_again(void **state)
     leader = world_elect(world);
     assert_int_not_equal(leader, old);
     /* The old leader's dial is over; its answer would come late. */
-    core_address_probed(world->node[old].core, 1, 0, WORLD_DIRECTORY(4), "",
-                        world->now_ms * MS);
+    core_address_probed(
+        world->node[old].core, 1, 0,
+        &(struct core_directory){.incarnation = WORLD_DIRECTORY(4)}, "",
+        world->now_ms * MS);
     node_start(world, 4);
     links_update(world);
     world_run(world, 1000);
@@ -844,6 +903,7 @@ int main(void)
         cluster(who_is_on_loopback_does_not_vote_with_those_who_are_not),
         cluster(who_is_not_on_loopback_does_not_vote_with_those_who_are),
         cluster(who_is_to_be_added_is_dialled_first),
+        cluster(a_directory_of_another_cluster_is_not_added),
         cluster(the_last_dial_ends_with_its_time),
         cluster(whoever_is_not_there_is_added_if_that_is_forced),
         cluster(a_silent_voter_is_not_added_again),

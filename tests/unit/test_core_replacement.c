@@ -328,7 +328,9 @@ static void a_directory_that_comes_back_in_between_stays(void **state)
     for (int i = 0; i < 10 && dialled == 0; i++) {
         world_run(world, 1);
     }
-    core_address_probed(node->core, dialled, 0, old + 7000, "", node_now(node));
+    core_address_probed(node->core, dialled, 0,
+                        &(struct core_directory){.incarnation = old + 7000}, "",
+                        node_now(node));
     node->next_turn_ms = world->now_ms;
     world_run(world, 1);
     world_cut(world, other, true); /* The removal has to wait for it. */
