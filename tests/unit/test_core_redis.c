@@ -772,6 +772,32 @@ static void a_transaction_is_nothing_if_a_watched_key_has_changed(void **state)
     expect("*1\r\n$1\r\nv\r\n", "EXEC");
 }
 
+/* A lock of a session has no version that a value, or a free key, could have:
+ * whatever becomes of it, EXEC does nothing. */
+static void a_lock_of_a_session_is_watched_too(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *meanwhile;
+        bool is_missed;
+    } cases[] = {{"LOCK.ACQUIRE k", "LOCK.RELEASE k", true},
+                 {"PING", "LOCK.ACQUIRE k", true},
+                 {"LOCK.ACQUIRE k", "LOCK.ACQUIRE k", false},
+                 {"LOCK.ACQUIRE k", "PING", false}};
+    client_open(world, 1, 2);
+    (void)client_session(world, 1, 2, "TTL 60000");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)client_ask(world, 1, 2, "%s", cases[i].before);
+        expect("+OK\r\n", "WATCH k");
+        (void)client_ask(world, 1, 2, "%s", cases[i].meanwhile);
+        expect("+OK\r\n", "MULTI");
+        expect("+QUEUED\r\n", "EXISTS other");
+        expect(cases[i].is_missed ? "*-1\r\n" : "*1\r\n:0\r\n", "EXEC");
+        (void)client_ask(world, 1, 2, "LOCK.RELEASE k");
+        (void)client_ask(world, 1, 2, "LOCK.RELEASE k");
+    }
+}
+
 static void only_so_many_keys_are_watched(void **state)
 {
     (void)state;
@@ -853,6 +879,7 @@ int main(void)
         one(what_comes_at_once_is_done_in_its_order),
         one(a_transaction_is_one_entry_if_nothing_has_changed),
         one(a_transaction_is_nothing_if_a_watched_key_has_changed),
+        one(a_lock_of_a_session_is_watched_too),
         one(only_so_many_keys_are_watched),
         three(what_was_watched_in_vain_is_not_carried_out),
         three(a_script_loaded_at_a_follower_runs_at_the_leader),
