@@ -51,6 +51,7 @@ static void init_lists(struct core *core)
     list_init(&core->conns.due);
     watches_init(core);
     stats_init(core);
+    core->options.classes = NULL; /* Not kept. */
     audit_denied_init(core);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         list_init(&core->requests.at[i]);
@@ -643,6 +644,7 @@ void core_change(struct core *core, const struct core_options *options)
     core->options.allows_no_ttl = options->allows_no_ttl;
     core->options.finalizes_itself = options->finalizes_itself;
     core->options.slow_ms = options->slow_ms;
+    stats_use_classes(core, options->classes);
     limits->requests_per_conn = from->requests_per_conn;
     limits->name_size = from->name_size;
     limits->value_size = from->value_size;

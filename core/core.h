@@ -293,6 +293,9 @@ struct core_options {
     bool founds_access_required;
     bool finalizes_itself; /* Raise the cluster to it without RAFT.FINALIZE. */
     uint32_t slow_ms; /* Requests that take longer are recorded; 0: none. */
+    /* Prefixes that the metrics distinguish (core/name_classes.h), which must
+     * be valid; read by core_new() and core_change(), not kept. */
+    const char *classes;
     /* As the leader: replace a voter that lost its directory when it has been
      * missed for this time; 0: only on request. The nodes must authenticate
      * each other. */
@@ -480,7 +483,7 @@ void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns);
 void core_stop(struct core *core, uint64_t now_ns);
 bool core_is_quiet(const struct core *core);
 /* Takes over the options that may change while the core runs: redirect,
- * allows_del, allows_no_ttl, finalizes_itself, slow_ms, and the limits
+ * allows_del, allows_no_ttl, finalizes_itself, slow_ms, classes, and the limits
  * requests_per_conn, name_size, value_size, snapshot_log_size,
  * snapshot_entries, flush_records and flush_ms. */
 void core_change(struct core *core, const struct core_options *options);
@@ -626,6 +629,17 @@ struct core_counts {
     struct histogram replicate;
     struct histogram commit;
 };
+
+/* What this node has applied since its start, or since the class was
+ * configured, on locks whose names begin with 'prefix'. */
+struct core_class {
+    char prefix[64]; /* "other": all names without a class. */
+    uint64_t waits;  /* Requests that had to wait. */
+    uint64_t grants;
+    uint64_t unclean_ends;
+    struct histogram wait; /* The wait time of granted requests. */
+    struct histogram hold; /* The length of holds that have ended. */
+};
 const struct core_counts *core_counts(const struct core *core);
 
 /* Requests of this node's clients that were denied, grouped
@@ -655,6 +669,9 @@ void core_denial_put(const struct core_denial *denial, uint64_t count,
                      struct resp_writer *writer);
 /* The text of each word; WORD_NONE has "", WORD_OTHER "other". */
 extern const char *const core_words[CORE_WORD_END];
+/* The counts of a class of names, by its place, from 0; NULL after the last,
+ * which is "other". */
+const struct core_class *core_class(const struct core *core, uint32_t place);
 /* How long requests of this node's clients took, including waits, by the
  * command's place. NULL: no such place. */
 const struct histogram *core_request_times(const struct core *core,

@@ -19,11 +19,18 @@ void stats_init(struct core *core)
 {
     core->stats.request = memory_new(core->run.commands->count *
                                      sizeof *core->stats.request);
+    stats_use_classes(core, core->options.classes);
+}
+
+void stats_use_classes(struct core *core, const char *text)
+{
+    name_classes_use(&core->stats.classes, text);
 }
 
 void stats_done(struct core *core)
 {
     free(core->stats.request);
+    name_classes_done(&core->stats.classes);
 }
 
 void stats_refused(struct core *core, const struct request *request,
@@ -57,12 +64,44 @@ void stats_answered(struct core *core, const struct request *request,
     }
 }
 
+/* 'of_class' may be NULL. */
 static void note_age(struct core *core, struct histogram *histogram,
-                     uint64_t log_index)
+                     struct histogram *of_class, uint64_t log_index)
 {
     CHECK(log_index <= lockfsm_applied_index(core->fsm));
     if (log_index > core->run.replayed_index) {
-        histogram_note(histogram, age_ms(core, log_index) * NS_PER_MS);
+        uint64_t age_ns = age_ms(core, log_index) * NS_PER_MS;
+        histogram_note(histogram, age_ns);
+        if (of_class != NULL) {
+            histogram_note(of_class, age_ns);
+        }
+    }
+}
+
+/* Counts a grant, a wait or the end of a hold: in all, and in the class of the
+ * lock's name if there are classes. */
+static void stats_lock_effect(struct core *core, const struct effect *effect)
+{
+    struct core_counts *counts = &core->stats.counts;
+    struct core_class *class = name_classes_find(&core->stats.classes,
+                                                 effect->lock);
+    struct histogram *wait = class != NULL ? &class->wait : NULL;
+    struct histogram *hold = class != NULL ? &class->hold : NULL;
+    bool is_grant = effect->type == EFFECT_GRANTED;
+    bool is_unclean = effect->type == EFFECT_HOLD_EXPIRED;
+    /* A repeated request keeps its place and is one wait. */
+    bool is_wait = effect->type == EFFECT_QUEUED && effect->count == 0;
+    counts->grants += is_grant;
+    counts->unclean_ends += is_unclean;
+    if (class != NULL) {
+        class->grants += is_grant;
+        class->unclean_ends += is_unclean;
+        class->waits += is_wait;
+    }
+    if (is_grant && effect->wait_index != 0) {
+        note_age(core, &counts->wait, wait, effect->wait_index);
+    } else if (is_unclean || effect->type == EFFECT_RELEASED) {
+        note_age(core, &counts->hold, hold, effect->granted_index);
     }
 }
 
@@ -86,20 +125,13 @@ void stats_effect(struct core *core, const struct effect *effect)
 {
     switch (effect->type) {
     case EFFECT_GRANTED:
-        core->stats.counts.grants++;
-        if (effect->wait_index != 0) {
-            note_age(core, &core->stats.counts.wait, effect->wait_index);
-        }
-        return;
+    case EFFECT_QUEUED:
+    case EFFECT_RELEASED:
     case EFFECT_HOLD_EXPIRED:
-        core->stats.counts.unclean_ends++;
-        note_age(core, &core->stats.counts.hold, effect->granted_index);
+        stats_lock_effect(core, effect);
         return;
     case EFFECT_SEARCH_GIVEN_UP:
         note_given_up(core, effect);
-        return;
-    case EFFECT_RELEASED:
-        note_age(core, &core->stats.counts.hold, effect->granted_index);
         return;
     case EFFECT_SESSION_ENDED:
         core->stats.counts.sessions_ended++;
@@ -119,6 +151,12 @@ const struct histogram *core_request_times(const struct core *core,
     }
     *ret_name = core->run.commands->row[place].name;
     return &core->stats.request[place];
+}
+
+const struct core_class *core_class(const struct core *core, uint32_t place)
+{
+    return place < core->stats.classes.count ? core->stats.classes.row[place]
+                                             : NULL;
 }
 
 uint64_t core_oldest_wait_ms(const struct core *core)

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/histogram.h"
 #include "core/core.h"
+#include "core/name_classes.h"
 #include "core/session/audit_denied.h"
 
 struct core;
@@ -22,10 +23,13 @@ struct stats {
     struct core_counts counts;
     struct histogram *request;        /* By the command's place in the table. */
     struct audit_denied audit_denied; /* See audit_denied.h. */
+    struct name_classes classes;
 };
 
 void stats_init(struct core *core);
 void stats_done(struct core *core);
+/* Counts by these classes from now on (name_classes_use()). */
+void stats_use_classes(struct core *core, const char *text);
 /* Counts a request of this node's client that was answered. 'reply' is copied
  * for people and decides nothing. */
 void stats_answered(struct core *core, const struct request *request,

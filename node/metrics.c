@@ -5,6 +5,7 @@
 #include "node/metrics.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -146,6 +147,60 @@ static void put_times(const struct core *core, struct buffer *out)
             put_histogram(out, "hasp_request_seconds", label, times);
         }
     }
+}
+
+static void put_class_counts(const struct core *core, const char *name,
+                             size_t offset, struct buffer *out)
+{
+    const struct core_class *class;
+    for (uint32_t i = 0; (class = core_class(core, i)) != NULL; i++) {
+        const char *at = (const char *)class + offset;
+        buffer_printf(out, "%s{class=\"%s\"} %" PRIu64 "\n", name,
+                      class->prefix, *(const uint64_t *)(const void *)at);
+    }
+}
+
+static void put_class_times(const struct core *core, const char *name,
+                            size_t offset, struct buffer *out)
+{
+    const struct core_class *class;
+    for (uint32_t i = 0; (class = core_class(core, i)) != NULL; i++) {
+        char label[sizeof class->prefix + 16];
+        const char *at = (const char *)class + offset;
+        snprintf(label, sizeof label, "class=\"%s\",", class->prefix);
+        put_histogram(out, name, label,
+                      (const struct histogram *)(const void *)at);
+    }
+}
+
+/* The classes of metrics.class; their prefixes need no escapes. */
+static void metrics_put_classes(const struct core *core, struct buffer *out)
+{
+    if (core_class(core, 0) == NULL) {
+        return;
+    }
+    metrics_head(out, "hasp_class_grants_total", "counter",
+                 "Locks granted, by class of names (metrics.class).");
+    put_class_counts(core, "hasp_class_grants_total",
+                     offsetof(struct core_class, grants), out);
+    metrics_head(out, "hasp_class_waits_total", "counter",
+                 "Requests that had to wait, by class of names.");
+    put_class_counts(core, "hasp_class_waits_total",
+                     offsetof(struct core_class, waits), out);
+    metrics_head(out, "hasp_class_unclean_ends_total", "counter",
+                 "Holds that expired or outlasted their limit, by class of "
+                 "names.");
+    put_class_counts(core, "hasp_class_unclean_ends_total",
+                     offsetof(struct core_class, unclean_ends), out);
+    metrics_head(out, "hasp_class_wait_seconds", "histogram",
+                 "Wait time of granted requests that had to wait, by class of "
+                 "names; their number is that of hand-overs.");
+    put_class_times(core, "hasp_class_wait_seconds",
+                    offsetof(struct core_class, wait), out);
+    metrics_head(out, "hasp_class_hold_seconds", "histogram",
+                 "Duration of holds that have ended, by class of names.");
+    put_class_times(core, "hasp_class_hold_seconds",
+                    offsetof(struct core_class, hold), out);
 }
 
 static void metrics_gauge(struct buffer *out, const char *name,
@@ -607,6 +662,7 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
         put_state(node, out);
         put_counts(core_counts(node->core), out);
         put_times(node->core, out);
+        metrics_put_classes(node->core, out);
     }
     metrics_put_drain(node, out);
     metrics_put_members(node, out);

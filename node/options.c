@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/minmax.h"
 #include "base/units.h"
+#include "core/name_classes.h"
 #include "http/fleetlock.h"
 #include "net/local.h"
 #include "net/stream.h"
@@ -365,6 +366,22 @@ static int check_fleetlock(const struct hasp_node_options *options,
                           bytes_shown(wrong, text), FLEETLOCK_SLOTS_MAX);
 }
 
+static int check_classes(const struct hasp_node_options *options,
+                         char why[HASP_NODE_WHY_SIZE])
+{
+    struct bytes wrong;
+    char text[BYTES_SHOWN_SIZE];
+    if (name_classes_are_valid(options->metrics_class, &wrong)) {
+        return 0;
+    }
+    return options_refuse(why,
+                          "metrics.class has '%s'; use at most %d prefixes of "
+                          "lock names, each once, of printable ASCII without "
+                          "'\"' and '\\', at most %d bytes, and not '%s'",
+                          bytes_shown(wrong, text), NAME_CLASS_COUNT_MAX,
+                          NAME_CLASS_SIZE_MAX, NAME_CLASS_OTHER);
+}
+
 static int check_path(const char *path, char why[HASP_NODE_WHY_SIZE])
 {
     if (path == NULL || (path[0] == '/' && strpbrk(path, ", \t") == NULL)) {
@@ -417,6 +434,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
     }
     rv = rv ?: check_listeners(options, why);
     rv = rv ?: check_fleetlock(options, why);
+    rv = rv ?: check_classes(options, why);
     return rv ?: options_check_members(options, why);
 }
 
@@ -525,6 +543,7 @@ void options_for_core(const struct hasp_node_options *options,
         .heartbeat_ms = options->heartbeat_ms,
         .finalizes_itself = options->finalizes_itself,
         .slow_ms = options->slow_ms,
+        .classes = options->metrics_class,
         .replace_empty_ns = options->replace_empty_ms * NS_PER_MS,
         .believes_plain_peers = options->is_insecure &&
                                 options->tls_peer != HASP_NODE_TLS_REQUIRE,

@@ -3,10 +3,12 @@
 #include "node/settings.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "node/node.h"
 #include "node/options.h"
 #include "storage/disk_watch.h"
@@ -64,11 +66,20 @@ void settings_reload(struct settings *settings)
     }
 }
 
+static void settings_copy_text(const char **to, const char *from)
+{
+    char *copy = from == NULL ? NULL : memory_text(from);
+    free((void *)(uintptr_t)*to);
+    *to = copy;
+}
+
 void settings_change(struct hasp_node *node,
                      const struct hasp_node_options *options)
 {
     struct core_options core_options;
 #define LIVE(member) node->options.member = options->member;
+#define LIVE_TEXT(member) \
+    settings_copy_text(&node->options.member, options->member);
 #include "node/settings_live.def"
     log_set_level((enum log_level)options->log_level);
     clients_use_limits(&node->clients, &node->options.limits);

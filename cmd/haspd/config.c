@@ -811,10 +811,13 @@ void config_adopt(struct config *config, size_t index,
     const struct setting *setting = &settings[index];
     void *to = config_field(config, setting);
     const void *at = config_field(from, setting);
-    /* Texts would have to be copied; none of them is reloaded. */
     CHECK(index < SETTING_COUNT && setting_is_live(setting) &&
-          setting->kind != KIND_TEXT && setting->kind != KIND_MEMBER);
-    if (setting->kind >= KIND_FINALIZE) {
+          setting->kind != KIND_MEMBER);
+    if (setting->kind == KIND_TEXT) {
+        const char *text = *(char *const *)at;
+        free(*(char **)to);
+        *(char **)to = text == NULL ? NULL : memory_text(text);
+    } else if (setting->kind >= KIND_FINALIZE) {
         *(bool *)to = *(const bool *)at;
     } else if (setting->kind >= KIND_LEVEL) {
         *(unsigned *)to = *(const unsigned *)at;
@@ -825,6 +828,21 @@ void config_adopt(struct config *config, size_t index,
     }
     config->source[index] = from->source[index];
     config->line[index] = from->line[index];
+}
+
+/* Sets it in a copy of the settings, which shares the texts with them; this one
+ * becomes the copy's own. */
+static int set_trial(struct config *trial, const struct setting *setting,
+                     const struct config_place *place, const char *value,
+                     char why[HASP_WHY_SIZE])
+{
+    if (setting->kind == KIND_TEXT) {
+        *(char **)config_field(trial, setting) = NULL;
+        return set_text(trial, setting, place, value, why);
+    }
+    return setting->kind >= KIND_LEVEL
+               ? set_choice(trial, setting, place, value, why)
+               : set_number(trial, setting, place, value, why);
 }
 
 int config_set_running(struct config *config, const char *name,
@@ -855,15 +873,16 @@ int config_set_running(struct config *config, const char *name,
                      : "edit haspd.conf and restart the node");
         return HASP_EINVALID;
     }
-    int rv = setting->kind >= KIND_LEVEL
-                 ? set_choice(&trial, setting, &place, value, why)
-                 : set_number(&trial, setting, &place, value, why);
+    int rv = set_trial(&trial, setting, &place, value, why);
     trial.source[index] = CONFIG_COMMAND;
     if (rv == 0 && hasp_node_options_check(&trial.options, why) != 0) {
         rv = HASP_EINVALID;
     }
     if (rv == 0) {
         config_adopt(config, index, &trial);
+    }
+    if (setting->kind == KIND_TEXT) {
+        free(*(char **)config_field(&trial, setting));
     }
     return rv;
 }

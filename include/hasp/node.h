@@ -286,6 +286,9 @@ struct hasp_node_options {
     /* Requests that take at least this long, without the waits that they ask
      * for, are recorded with their stages (NODE.SLOW); 0: none. */
     uint32_t slow_ms;
+    /* Prefixes of lock names, separated by blanks, whose grants, waits and
+     * holds the metrics count apart: at most 16. NULL: none. */
+    const char *metrics_class;
 
     struct hasp_node_settings settings;
 
@@ -341,11 +344,12 @@ HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
 HASP_NODE_API void hasp_node_reload(struct hasp_node *node);
 
 /* Takes over the options that may change while a node runs: log_level,
- * slow_ms, redirect, allows_del, allows_no_ttl, finalizes_itself and, of
- * 'limits', connections, connections_per_address, requests_per_conn, name_size,
- * value_size, snapshot_log_size, snapshot_entries, flush_records, flush_ms and
- * disk_reserve. All options must be valid (hasp_node_options_check()). On the
- * node's thread, as in a function of struct hasp_node_settings. */
+ * slow_ms, metrics_class, redirect, allows_del, allows_no_ttl, finalizes_itself
+ * and, of 'limits', connections, connections_per_address, requests_per_conn,
+ * name_size, value_size, snapshot_log_size, snapshot_entries, flush_records,
+ * flush_ms and disk_reserve. All options must be valid
+ * (hasp_node_options_check()). On the node's thread, as in a function of struct
+ * hasp_node_settings. */
 HASP_NODE_API void hasp_node_change(struct hasp_node *node,
                                     const struct hasp_node_options *options);
 

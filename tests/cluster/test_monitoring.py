@@ -26,7 +26,7 @@ def text_of(*path):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(3) as one:
+    with Cluster(3, extra="[metrics]\nclass = a\n") as one:
         leader = one.leader()
         with leader.connect() as client:
             Session(client)
@@ -248,9 +248,11 @@ def test_waits_and_holds_are_timed():
                     assert 1 < found[name + "_sum"] < 10
                 assert found["hasp_waits"] == found["hasp_oldest_wait_seconds"] == 0
             assert metrics(leader)["hasp_commit_seconds_count"] > 4
+            # The leader can be slower than a majority, and write several
+            # batches at once.
             for name in ("hasp_log_write_seconds", "hasp_turn_seconds"):
                 found = metrics(leader)
-                assert bucket(found, name, "+Inf") == found[name + "_count"] > 4
+                assert bucket(found, name, "+Inf") == found[name + "_count"] > 1
                 assert 0 < found[name + "_sum"] < 60
             for stage in ("receive", "propose", "apply", "send", "reply"):
                 check_stage(metrics(leader), stage)

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -35,6 +36,7 @@ OTHER = {
     # Ports, which are the node's own; another one is as good.
     "listen.client": "127.0.0.1:1", "listen.peer": "127.0.0.1:2",
     "listen.http": "127.0.0.1:3", "listen.consul": "127.0.0.1:4",
+    "metrics.class": "jobs/ jobs/eu/",
     "consul.datacenter": "dc2", "consul.no_ttl": "durable",
 }
 LIMITS = "limits."
@@ -295,3 +297,33 @@ def test_the_file_is_compared_with_the_running_node(cluster):
     values = {row["name"]: row["value"] for row in json.loads(shown.stdout)}
     assert values["node.id"] == "3"
     assert values["cluster.member"].count(", ") == 2
+
+
+def class_counts(node):
+    page = urllib.request.urlopen(
+        "http://127.0.0.1:%d/metrics" % node.http_port, timeout=10).read()
+    return {name: int(count) for name, count in re.findall(
+        r'^hasp_class_grants_total{class="(.*)"} (\d+)$', page.decode(), re.M)}
+
+
+def test_classes_of_names_change_while_the_node_runs():
+    with Cluster(1) as made:
+        made.leader()
+        node = made.nodes[0]
+        assert class_counts(node) == {}
+        with node.connect() as client:
+            client.do("NODE.SET", "metrics.class", "jobs/ jobs/eu/")
+            assert class_counts(node) == {"jobs/": 0, "jobs/eu/": 0, "other": 0}
+            for name in ("jobs/1", "jobs/eu/1", "jobs/eu/2", "x"):
+                client.do("SET", name, "me", "NX", "PX", 60000)
+            assert class_counts(node) == {"jobs/": 1, "jobs/eu/": 2, "other": 1}
+            # A refused list changes nothing.
+            with pytest.raises(ReplyError, match="metrics.class has 'jobs/'"):
+                client.do("NODE.SET", "metrics.class", "jobs/ jobs/")
+            client.do("NODE.SET", "metrics.class", "jobs/eu/ x")
+            assert class_counts(node) == {"jobs/eu/": 2, "x": 0, "other": 1}
+            write(node, {"metrics.class": "jobs/eu/"})
+            assert 'changed="metrics.class"' in reload(node)
+            assert class_counts(node) == {"jobs/eu/": 2, "other": 1}
+            client.do("NODE.SET", "metrics.class", "")
+            assert class_counts(node) == {}
