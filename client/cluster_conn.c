@@ -18,6 +18,8 @@
 #define ATTEMPT_MIN_MS 250
 /* Nodes whose MOVED form a circle count as nodes without a leader. */
 #define MOVED_MAX 8
+/* A connection that was open for so long was good. */
+#define STEADY_NS NS_PER_S
 /* Time between two attempts after a refusal. */
 #define DENIED_MIN_MS 100
 #define DENIED_MAX_MS 1000
@@ -205,6 +207,11 @@ static void cluster_conn_lose(struct cluster_conn *conn, enum outcome outcome,
     buffer_clear(&conn->in);
     buffer_clear(&conn->out);
     take_back(conn, was_open, outcome);
+    /* Answers are no proof of a good connection: a node that answers heartbeats
+     * can end each connection at the same request, which is sent again. */
+    if (was_open && now.monotonic_ns - conn->opened_ns >= STEADY_NS) {
+        conn->failed = 0;
+    }
     conn->failed++;
     conn->is_moved = outcome == OUTCOME_MOVED && conn->failed % MOVED_MAX != 0;
     if (!conn->is_moved) {
@@ -422,6 +429,7 @@ static void cluster_conn_greeted(struct cluster_conn *conn,
         }
     }
     conn->state = CLUSTER_CONN_OPEN;
+    conn->opened_ns = now.monotonic_ns;
     cluster_conn_members_attach(conn);
 }
 
@@ -465,7 +473,6 @@ static enum outcome cluster_conn_answered(struct cluster_conn *conn,
         return OUTCOME_NONE; /* The request was cancelled. */
     }
     if (value->type != RESP_ERROR) {
-        conn->failed = 0;
         conn->was_let_in = true;
         known_cluster_learn(conn->known, conn->cluster);
         client_request_finish(conn, ask, 0);
@@ -480,7 +487,6 @@ static enum outcome cluster_conn_answered(struct cluster_conn *conn,
         outcome = OUTCOME_BUSY;
     }
     if (outcome == OUTCOME_REFUSED) {
-        conn->failed = 0;
         client_request_finish(conn, ask, HASP_EREPLY);
         return OUTCOME_NONE;
     }

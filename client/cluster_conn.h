@@ -105,8 +105,11 @@ struct cluster_conn {
     uint32_t at;
     struct endpoint moved; /* The target of MOVED. */
     bool is_moved;
-    uint32_t failed;   /* Consecutive failed connections. */
-    uint64_t until_ns; /* REST: the pause; OPENING, GREETING: the limit. */
+    /* Connections since the last one that was open for a second; the pauses
+     * between rounds over the endpoints grow with it. */
+    uint32_t failed;
+    uint64_t opened_ns; /* OPEN: since when. */
+    uint64_t until_ns;  /* REST: the pause; OPENING, GREETING: the limit. */
     uint64_t random;
     struct buffer in;
     size_t used; /* Processed bytes of 'in'; kept until the next input. */

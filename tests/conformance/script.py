@@ -25,6 +25,7 @@ BYTE_S = 0.02
 LATE_S = 0.02, 0.15  # Of a variant: drawn for each answer.
 VARIANTS = 'late', 'more', 'again', 'torn', 'notices'
 RANGES_MAX = 16  # ACKED m,RANGE...
+CONNECTIONS_MAX = 100  # In a second, of one client to both nodes.
 LATEST = 1 << 52  # No state is newer than that of a grant.
 LARGEST = (1 << 53) - 1
 LONGEST_MS = 1 << 40  # No time of a request is longer.
@@ -256,6 +257,7 @@ class Nodes:
         self.log = []
         self.wires = set()  # The connections for events.
         self.connections = set()
+        self.connected_at = []  # When each connection came, in seconds.
         self.clusters = {}  # The cluster in a node's answer to HELLO.
         self.strange = set()  # Nodes of which that is another cluster.
         self.asked_there = []  # Requests that came all the same.
@@ -299,6 +301,7 @@ class Nodes:
 
     def _serve(self, connection, number):
         is_attached = False
+        self.connected_at.append(time.monotonic())
         wire = Wire(connection, number, self.variant)
         self.connections.add(wire)
         with connection, connection.makefile('rb') as stream:
@@ -556,6 +559,7 @@ class Script:
             self.judge_hooks()
             assert not self.nodes.asked_there, \
                 f'{self.path}: another cluster was asked {self.nodes.asked_there}'
+            self.judge_rate()
         finally:
             self.nodes.close()
             if self.front:
@@ -590,6 +594,13 @@ class Script:
         self.commands[self.untold[-1]] = command, words, since
         if command == 'open':
             self.opens.add(self.untold[-1])
+
+    def judge_rate(self):
+        """A client that is refused, or loses each connection, pauses."""
+        at = self.nodes.connected_at
+        for first, last in zip(at, at[CONNECTIONS_MAX:]):
+            assert last - first >= 1, \
+                f'{self.path}: over {CONNECTIONS_MAX} connections in a second'
 
     def judge(self, number, told):
         """Compares what the client believes with the rules."""

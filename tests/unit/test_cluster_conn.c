@@ -378,22 +378,44 @@ static struct attempts busy_for(uint64_t time_ms)
     return attempts;
 }
 
-/* After an answer or a refusal, nodes are asked as often as at first. */
-static void an_answer_ends_the_pauses(void **state)
+/* Pauses are short again after a connection that lasted, and only then. */
+static void a_connection_that_lasts_ends_the_pauses(void **state)
 {
     static const char *const answers[] = {"+OK\r\n", "-BADARG no\r\n"};
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 4; i++) {
+        bool lasts = i >= 2;
         struct asked asked = {0};
         restart_acquire();
         (void)busy_for(TIMEOUT_MS - LATE_MS);
         world.rule_count = 0;
-        always("WORK", answers[i]);
-        ask(&asked);
-        struct attempts attempts = busy_for(100);
-        assert_true(attempts.count >= 6);
-        assert_in_range(attempts.at_ms[3], 10, 30);
+        always("WORK", answers[i % 2]);
+        ask(&asked); /* Not at once: a pause is under way. */
+        pass(lasts ? TIMEOUT_MS : 0);
+        world.asker.opened_ns = lasts ? world.asker.opened_ns
+                                      : read_clock().monotonic_ns;
+        struct attempts attempts = busy_for(700);
+        assert_true(attempts.count >= 4);
+        assert_in_range(attempts.at_ms[3], lasts ? 10 : 40, lasts ? 30 : 599);
     }
+}
+
+/* A node can answer what comes with each connection, and end it at one
+ * request. */
+static void a_request_that_ends_each_connection_is_not_hurried(void **state)
+{
+    struct told told;
+    int attempts = 0;
+    (void)state;
+    open_session();
+    always("LOCK.ACQUIRE", HANG_UP);
+    acquire(&told, "a", 0);
+    pass(TIMEOUT_MS - 1);
+    for (const char *at = world.seen; (at = strstr(at, "LOCK.ACQUIRE")) != NULL;
+         at++) {
+        attempts++;
+    }
+    assert_in_range(attempts, 6, 30);
 }
 
 static void it_begins_where_it_is_told_to(void **state)
@@ -646,7 +668,8 @@ int main(void)
         one(pauses_between_rounds_grow),
         one(the_longest_pause_is_not_exceeded),
         one(who_was_refused_does_not_ask_at_the_very_end),
-        one(an_answer_ends_the_pauses),
+        one(a_connection_that_lasts_ends_the_pauses),
+        one(a_request_that_ends_each_connection_is_not_hurried),
         one(it_begins_where_it_is_told_to),
         one(who_gives_a_connection_up_may_say_why),
         one(what_is_asked_again_may_be_written_anew),
