@@ -78,7 +78,8 @@ final class Reporter {
 
         void granted(long number) {
             synchronized (Reporter.this) {
-                token = PENDING.contains(state) ? number : token;
+                // contains(null) throws.
+                token = state != null && PENDING.contains(state) ? number : token;
                 step(Kind.GRANTED, "", PENDING);
             }
         }
