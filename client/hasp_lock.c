@@ -139,6 +139,7 @@ int hasp_acquire_many(struct hasp_session *session, const char *const *names,
     }
     if (error == 0) {
         error = wait_lock(session, &wait, &now);
+        session_refused(session, names[0], all.trace, error);
     }
     if (error != 0) {
         return error;

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/units.h"
 #include "client/shown.h"
 
 #define TIMEOUT_DEFAULT_MS 10000
@@ -147,6 +148,10 @@ int session_init(struct hasp_session *session,
 {
     struct session_fsm *fsm = &session->fsm;
     int unfit = check_tie(options);
+    if (unfit == 0 && options->hooks != NULL &&
+        options->hooks->size < sizeof *options->hooks) {
+        unfit = why_set(HASP_EINVALID, "hooks without hasp_hooks_init()");
+    }
     if (unfit != 0) {
         return unfit;
     }
@@ -166,6 +171,10 @@ int session_init(struct hasp_session *session,
     session_lock(session);
     session_fsm_init(fsm, &session->link->conn);
     fsm->news = session_news;
+    if (options->hooks != NULL) {
+        fsm->hooks.hooks = *options->hooks;
+        fsm->hooks.is_on = true;
+    }
     fsm->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms
                                                : TIMEOUT_DEFAULT_MS;
     fsm->alive_ms = options->alive_ms;
@@ -338,6 +347,7 @@ static int session_finish(struct hasp_session *session, finish_fn *begin)
     session_lock(session);
     int error = begin(&session->fsm, &wait.call, client_clock_read());
     error = call_wait_end(&wait, error);
+    hooker_stop(session);
     tie_end(tie);
     session_done(session);
     free(session);
@@ -431,6 +441,9 @@ int hasp_open(const struct hasp_options *options,
     }
     if (error == 0) {
         error = notifier_start(session);
+    }
+    if (error == 0) {
+        error = hooker_start(session);
     }
     if (error == 0 && options->tie != HASP_TIE_NONE) {
         error = session_tie(session, options);
@@ -587,10 +600,34 @@ int hasp_interrupt_clear(struct hasp_session *session)
 void session_news(struct session_fsm *fsm)
 {
     struct hasp_session *session = LIST_ENTRY(fsm, struct hasp_session, fsm);
-    if (session->on_event != NULL) {
-        pthread_cond_signal(&session->news);
-    } else if (session->event_fd >= 0) {
+    if (session->on_event != NULL || fsm->hooks.is_on) {
+        /* The notifier and the hooks' thread wait for the same condition. */
+        pthread_cond_broadcast(&session->news);
+    }
+    if (session->on_event == NULL && session->event_fd >= 0 &&
+        !list_is_empty(&fsm->events)) {
         eventfd_write(session->event_fd, 1);
+    }
+}
+
+bool session_take_hook(struct hasp_session *session,
+                       struct hasp_hook_event *ret_event)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return hook_queue_take(
+        &session->fsm.hooks, client_now_ns(),
+        (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec, ret_event);
+}
+
+void session_refused(struct hasp_session *session, const char *name,
+                     const char *trace, int error)
+{
+    if (error == HASP_ELOST) {
+        session_lock(session);
+        session_fsm_refused(&session->fsm, name, trace, why,
+                            client_clock_read());
+        session_unlock(session);
     }
 }
 

@@ -59,6 +59,10 @@ struct hasp_session {
     pthread_cond_t news;
     bool has_notifier;
     bool is_notifier_stopping;
+    /* The thread of the hooks. */
+    pthread_t hooker;
+    bool has_hooker;
+    bool is_hooker_stopping;
 };
 
 static inline void session_lock(const struct hasp_session *session)
@@ -133,6 +137,16 @@ extern const struct link_driver thread_driver;
 /* Starts the thread of the callback, if there is one. */
 MUST_CHECK int notifier_start(struct hasp_session *session);
 void notifier_stop(struct hasp_session *session);
+/* Starts the thread of the hooks, if there are any. */
+MUST_CHECK int hooker_start(struct hasp_session *session);
+/* Returns when all hooks have been called. */
+void hooker_stop(struct hasp_session *session);
+/* Under the mutex: takes the oldest event for hooks; false: there is none. */
+bool session_take_hook(struct hasp_session *session,
+                       struct hasp_hook_event *ret_event);
+/* Reports to hooks an acquisition that the loss of the session prevents. */
+void session_refused(struct hasp_session *session, const char *name,
+                     const char *trace, int error);
 /* A blocking call is: wait_lock(), session_fsm_...(), call_wait_end(). */
 void wait_init(struct waiting *wait, struct hasp_session *session);
 /* Locks the mutex and prepares 'wait', if not NULL. HASP_EINVALID,

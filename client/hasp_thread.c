@@ -271,9 +271,52 @@ void notifier_stop(struct hasp_session *session)
     if (session->has_notifier) {
         session_lock(session);
         session->is_notifier_stopping = true;
-        pthread_cond_signal(&session->news);
+        pthread_cond_broadcast(&session->news);
         session_unlock(session);
         pthread_join(session->notifier, NULL);
+    }
+}
+
+/* The thread that calls hooks. It ends when all have been called. */
+static void *thread_call_hooks(void *data)
+{
+    struct hasp_session *session = data;
+    struct hasp_hook_event event;
+    session_lock(session);
+    for (;;) {
+        if (session_take_hook(session, &event)) {
+            session_unlock(session);
+            hooks_call(&session->fsm.hooks.hooks, &event);
+            session_lock(session);
+        } else if (session->is_hooker_stopping) {
+            break;
+        } else {
+            pthread_cond_wait(&session->news, &session->link->mutex);
+        }
+    }
+    session_unlock(session);
+    return NULL;
+}
+
+int hooker_start(struct hasp_session *session)
+{
+    if (!session->fsm.hooks.is_on) {
+        return 0;
+    }
+    int code = client_thread_start(&session->hooker, thread_call_hooks,
+                                   session);
+    session->has_hooker = code == 0;
+    return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
+}
+
+void hooker_stop(struct hasp_session *session)
+{
+    if (session->has_hooker) {
+        session_lock(session);
+        session->is_hooker_stopping = true;
+        pthread_cond_broadcast(&session->news);
+        session_unlock(session);
+        pthread_join(session->hooker, NULL);
     }
 }
 

@@ -501,6 +501,10 @@ int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
     }
     job->held = done;
     error = driver_begin_wait(job, &all, &now);
+    if (error == HASP_ELOST) {
+        session_fsm_refused(&uv->session.fsm, names[0], all.trace,
+                            job->wait.call.why, now);
+    }
     if (error == 0) {
         error = session_fsm_acquire(&uv->session.fsm, names, count, &all,
                                     &job->wait.call, now);
@@ -626,16 +630,33 @@ static void driver_tell(struct job *job)
     free(job);
 }
 
-/* Calls the callback for the session's events; there can be more when it
- * returns. */
+/* Calls a hook; false: there is no event for it. */
+static bool driver_call_hook(struct hasp_uv *uv)
+{
+    struct hasp_hook_event event;
+    session_lock(&uv->session);
+    bool has_one = session_take_hook(&uv->session, &event);
+    session_unlock(&uv->session);
+    if (has_one) {
+        hooks_call(&uv->session.fsm.hooks.hooks, &event);
+    }
+    return has_one;
+}
+
+/* Calls the callback for the session's events, or a hook; there can be more
+ * when it returns. */
 static void tell_events(struct hasp_uv *uv)
 {
+    if (driver_call_hook(uv)) {
+        return;
+    }
     session_lock(&uv->session);
     /* Without a tie that it must have, the program never gets the session. */
-    bool is_told = uv->is_open || uv->session.tie == NULL;
+    bool is_told = uv->session.on_event != NULL &&
+                   (uv->is_open || uv->session.tie == NULL);
     struct event_node *node = is_told ? session_fsm_take_event(&uv->session.fsm)
                                       : NULL;
-    if (node == NULL) {
+    if (node == NULL && uv->session.fsm.hooks.count == 0) {
         list_remove(&uv->in_news);
     }
     session_unlock(&uv->session);
@@ -650,7 +671,7 @@ static void on_news(struct session_fsm *fsm)
 {
     struct hasp_uv *uv = LIST_ENTRY(fsm, struct hasp_uv, session.fsm);
     session_news(fsm);
-    if (uv->session.on_event != NULL) {
+    if (uv->session.on_event != NULL || fsm->hooks.is_on) {
         list_remove(&uv->in_news);
         list_push_back(&link_of(uv)->news, &uv->in_news);
     }
@@ -677,6 +698,9 @@ static void driver_end(struct hasp_uv *uv)
         in->closed_data = data;
     }
     tie_end(uv->session.tie);
+    while (driver_call_hook(uv)) {
+        continue; /* They are bounded: nothing is begun any longer. */
+    }
     session_lock(&uv->session);
     list_remove(&uv->in_news);
     session_unlock(&uv->session);

@@ -53,6 +53,8 @@ void client_hold_free(struct hasp_hold *hold)
     if (hold->sealing != NULL) {
         hold->sealing->hold = NULL;
     }
+    hooked_released(hold->reported, hold->fsm->conn->now.monotonic_ns);
+    hooked_free(hold->reported);
     list_remove(&hold->in_machine);
     if (hold->release != NULL) {
         operation_room_free(hold->fsm, hold->release);
@@ -158,6 +160,8 @@ static void end_held(struct hasp_hold *hold, struct held *held,
 {
     held->is_over = true;
     hold->has_ended = true;
+    hooked_lost(hold->reported, (const char *)reason.data, reason.size,
+                hold->fsm->conn->now.monotonic_ns);
     if (!hold->is_reported) {
         hold->is_reported = true;
         session_fsm_add_event(hold->fsm, HASP_EVENT_LOST, held->token,
@@ -431,8 +435,21 @@ static void holds_give_back(struct session_fsm *fsm)
     }
 }
 
+void holds_report(struct session_fsm *fsm, const char *lost)
+{
+    uint64_t now_ns = fsm->conn->now.monotonic_ns;
+    LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
+        if (lost != NULL) {
+            hooked_lost(hold->reported, lost, strlen(lost), now_ns);
+        } else {
+            hooked_released(hold->reported, now_ns);
+        }
+    }
+}
+
 void holds_turn(struct session_fsm *fsm)
 {
+    static const char limit[] = "max hold";
     if (!fsm->is_over) {
         holds_give_back(fsm);
     }
@@ -441,10 +458,12 @@ void holds_turn(struct session_fsm *fsm)
             continue;
         }
         hold->is_reported = true;
+        hooked_lost(hold->reported, limit, strlen(limit),
+                    fsm->conn->now.monotonic_ns);
         if (!fsm->is_over) {
             session_fsm_add_event(fsm, HASP_EVENT_LOST, hold->held[0].token,
                                   bytes_of_text(hold->held[0].name),
-                                  BYTES_LITERAL("max hold"));
+                                  bytes_of_text(limit));
         }
     }
 }

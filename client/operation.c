@@ -27,11 +27,19 @@ static const char lost_before[] = "some of these locks were no longer held";
 
 /* --- Beginning and ending ------------------------------------------------- */
 
+static uint64_t now_ns(const struct operation *operation)
+{
+    return operation->fsm->conn->now.monotonic_ns;
+}
+
 static void operation_free(struct operation *operation)
 {
     client_request_cancel(operation->fsm->conn, &operation->ask);
     list_remove(&operation->in_machine);
     query_done(&operation->ask.query);
+    hooked_failed(operation->reported, "the session is being closed",
+                  now_ns(operation));
+    hooked_free(operation->reported);
     if (operation->number != 0) {
         request_numbers_end(&operation->fsm->numbers, operation->number);
     }
@@ -97,6 +105,11 @@ static void operation_tell(struct operation *operation, int error,
     struct client_call *call = operation->call;
     if (call == NULL) {
         return;
+    }
+    if (error != 0) {
+        hooked_failed(operation->reported,
+                      why[0] != '\0' ? why : "not granted in time",
+                      now_ns(operation));
     }
     operation->call = NULL;
     call->operation = NULL;
@@ -211,6 +224,7 @@ static int refuse_rival(struct operation *operation, struct client_call *call)
              "owner '%s' is already requesting this lock in another call: an "
              "owner is one thread of control",
              operation->owner->tag);
+    hooked_failed(operation->reported, call->why, now_ns(operation));
     operation_free(operation);
     return HASP_EINVALID;
 }
@@ -298,11 +312,25 @@ int session_fsm_acquire(struct session_fsm *fsm, const char *const *names,
         operation_free(operation);
         return HASP_ENOMEM;
     }
+    operation->reported = hooked_new(&fsm->hooks, names[0], options->trace,
+                                     now.monotonic_ns);
     if (has_rival(operation)) {
         return refuse_rival(operation, call);
     }
     set_wait(operation, options->wait_ms);
     return operation_begin(operation, limit_ns(operation));
+}
+
+void session_fsm_refused(struct session_fsm *fsm, const char *name,
+                         const char *trace, const char *why,
+                         struct lease_clock now)
+{
+    struct hooked *one = hooked_new(&fsm->hooks, name, trace, now.monotonic_ns);
+    hooked_failed(one, why, now.monotonic_ns);
+    hooked_free(one);
+    if (fsm->news != NULL && one != NULL) {
+        fsm->news(fsm);
+    }
 }
 
 int session_fsm_convert(struct session_fsm *fsm, struct hasp_hold *hold,
@@ -336,6 +364,7 @@ int session_fsm_release(struct session_fsm *fsm, struct hasp_hold *hold,
 {
     struct operation *operation = hold->release;
     session_fsm_enter(fsm, now);
+    hooked_released(hold->reported, now.monotonic_ns);
     hold->release = NULL;
     operation_enter(operation, fsm, OPERATION_RELEASE, 0, call);
     operation->owner = hold->owner;
@@ -526,6 +555,7 @@ static void operation_park(struct operation *operation)
 {
     struct session_fsm *fsm = operation->fsm;
     operation->ask.was_sent = true;
+    hooked_waits(operation->reported, now_ns(operation));
     if (operation->hint == operation->place) {
         ask_once_more(operation, STEP_ASK, limit_ns(operation));
         return;
@@ -559,6 +589,12 @@ static void operation_hand_over(struct operation *operation)
     /* Belief counts from the sending of the request, not from the arrival of
      * its answer (rules 1 and 16). */
     client_hold_begin(hold, operation->grants, operation->ask.sent);
+    hold->reported = operation->reported;
+    operation->reported = NULL;
+    hooked_granted(hold->reported, hold->held[0].token, now_ns(operation));
+    if (hold->has_ended) {
+        hooked_lost(hold->reported, "", 0, now_ns(operation));
+    }
     end_change(operation, 0, "");
 }
 

@@ -47,6 +47,7 @@ struct operation {
     uint64_t place;   /* Place in the queue: an index of the log. */
     uint64_t hint;    /* Place whose end was pushed before the answer. */
     bool is_interrupted;
+    struct hooked *reported; /* ACQUIRE: to hooks. */
 };
 
 /* Writes the query as of now; used as client_request.again. */

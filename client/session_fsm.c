@@ -64,7 +64,8 @@ void session_fsm_add_event(struct session_fsm *fsm, enum hasp_event_kind kind,
 
 static void tell_news(struct session_fsm *fsm)
 {
-    if (fsm->news != NULL && !list_is_empty(&fsm->events)) {
+    if (fsm->news != NULL &&
+        (!list_is_empty(&fsm->events) || fsm->hooks.count > 0)) {
         fsm->news(fsm);
     }
 }
@@ -510,6 +511,7 @@ static int session_fsm_finish(struct session_fsm *fsm, struct client_act *act,
     }
     int error = session_fsm_check(fsm, now, call->why);
     fsm->is_open = false;
+    holds_report(fsm, NULL);
     operations_end(fsm, false);
     client_request_cancel(fsm->conn, &fsm->keep);
     client_request_cancel(fsm->conn, &fsm->list);
@@ -656,6 +658,8 @@ static uint64_t session_fsm_turn(void *data, struct lease_clock now)
         fsm->is_over = fsm->reported == LEASE_LOST;
         holds_turn(fsm);
         if (fsm->is_over) {
+            holds_report(fsm, fsm->why[0] != '\0' ? fsm->why
+                                                  : "the lease has run out");
             operations_end(fsm, true);
             session_fsm_leave(fsm, now);
         } else {
@@ -703,6 +707,7 @@ void session_fsm_init(struct session_fsm *fsm, struct cluster_conn *conn)
     list_init(&fsm->changes);
     list_init(&fsm->holds);
     list_init(&fsm->events);
+    hook_queue_init(&fsm->hooks);
     lease_init(&fsm->lease);
 }
 
@@ -729,6 +734,7 @@ void session_fsm_done(struct session_fsm *fsm)
     while ((event = session_fsm_take_event(fsm)) != NULL) {
         free(event);
     }
+    hook_queue_done(&fsm->hooks);
     client_request_cancel(fsm->conn, &fsm->keep);
     client_request_cancel(fsm->conn, &fsm->list);
     query_done(&fsm->keep.query);

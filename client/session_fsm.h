@@ -57,6 +57,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "client/cluster_conn.h"
+#include "client/hooks.h"
 #include "client/request_numbers.h"
 #include "include/hasp/hasp.h"
 #include "lease/lease.h"
@@ -124,6 +125,7 @@ struct hasp_hold {
     uint64_t left_ms;  /* ... and the rest of it at 'limit_sent'. */
     struct lease_clock limit_sent;
     struct sealing *sealing; /* NULL: the caller has it. */
+    struct hooked *reported;
 };
 
 struct event_node {
@@ -158,6 +160,7 @@ struct session_fsm {
     struct list holds;
     struct list events;
     uint32_t other_count; /* Events that other clients caused. */
+    struct hook_queue hooks;
 };
 
 /* Joins 'conn', which outlives it. */
@@ -220,6 +223,11 @@ MUST_CHECK int session_fsm_acquire(struct session_fsm *fsm,
                                    const struct hasp_acquire_options *options,
                                    struct client_call *call,
                                    struct lease_clock now);
+/* Reports to hooks an acquisition that was not begun, since the session is
+ * lost. */
+void session_fsm_refused(struct session_fsm *fsm, const char *name,
+                         const char *trace, const char *why,
+                         struct lease_clock now);
 /* 'hold' must not be released before `done`. */
 MUST_CHECK int session_fsm_convert(struct session_fsm *fsm,
                                    struct hasp_hold *hold,
@@ -316,6 +324,9 @@ uint64_t sealing_left_ns(const struct sealing *sealing, struct lease_clock now);
 /* Reports holds whose limit has passed, and gives back those that were not
  * sealed in time. */
 void holds_turn(struct session_fsm *fsm);
+/* Reports to hooks that all holds have ended: lost, or, if 'lost' is NULL,
+ * released. */
+void holds_report(struct session_fsm *fsm, const char *lost);
 /* Until the next one; UINT64_MAX. */
 uint64_t holds_left_ns(struct session_fsm *fsm, struct lease_clock now);
 

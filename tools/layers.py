@@ -74,7 +74,7 @@ ROOMS = [
     # The client's decisions, without I/O; the drivers use it.
     ('client/session_fsm',
      r'client/(client_request|cluster_conn|cluster_conn_member|credentials'
-     r'|endpoints|hold|known_cluster|operation|operation_words|query|reply'
+     r'|endpoints|hold|hooks|known_cluster|operation|operation_words|query|reply'
      r'|request_numbers|session_fsm)\.[ch]$',
      'base base/sha net/resp lease/lease lease/rules include', '', True),
     ('client', r'client/',

@@ -283,6 +283,61 @@ struct hasp_event {
  * hasp_close(). */
 typedef void hasp_event_fn(void *data, const struct hasp_event *event);
 
+/* --- Hooks: they learn of each acquisition, for traces and metrics --- */
+
+enum hasp_hook_kind {
+    HASP_HOOK_ACQUIRE = 1, /* It begins; no request was sent yet. */
+    HASP_HOOK_WAIT = 2,    /* The cluster has put it into the queue. */
+    HASP_HOOK_GRANTED = 3, /* It is held; on_grant runs after this. */
+    HASP_HOOK_FAILED = 4,  /* It was not granted: an end. */
+    /* Released, or given back, or the session is being closed: an end. The
+     * request is sent after this. */
+    HASP_HOOK_RELEASED = 5,
+    HASP_HOOK_LOST = 6 /* The hold, or the session, was lost: an end. */
+};
+
+#define HASP_TRACE_SIZE 64
+
+struct hasp_hook_event {
+    enum hasp_hook_kind kind;
+    uint64_t id;    /* Numbers the acquisitions of the session, from 1. */
+    uint64_t token; /* As granted, of the first lock; 0: not granted yet. */
+    /* CLOCK_REALTIME of the event, for people. */
+    uint64_t unix_ns;
+    /* Nanoseconds since ACQUIRE; for RELEASED and LOST, since GRANTED. */
+    uint64_t elapsed_ns;
+    /* Earlier acquisitions that no hook was called for, because hooks were late
+     * by 1000 events or no memory was left. */
+    uint64_t skipped;
+    char name[HASP_EVENT_NAME_SIZE]; /* Of several locks, the first one. */
+    char trace[HASP_TRACE_SIZE];     /* 'trace' of the acquisition, or "". */
+    char text[HASP_EVENT_TEXT_SIZE]; /* The reason of FAILED and LOST. */
+};
+
+/* 'event' is valid during the call. */
+typedef void hasp_hook_fn(void *data, const struct hasp_hook_event *event);
+
+/* Each acquisition begins with 'acquire', then 'wait' if others have the lock,
+ * and has exactly one end. The hooks of a session are called one after the
+ * other, in that order, on a thread that does nothing else (with hasp_uv.h: on
+ * the loop's). One that is slow delays other hooks and hasp_close(), and
+ * nothing else. They may call every function but hasp_close(). hasp_convert()
+ * and hasp_resume() are not reported. */
+struct hasp_hooks {
+    size_t size; /* Set by hasp_hooks_init(). */
+    void *data;  /* Passed to each. */
+    /* NULL: not called. */
+    hasp_hook_fn *acquire;
+    hasp_hook_fn *wait;
+    hasp_hook_fn *granted;
+    hasp_hook_fn *failed;
+    hasp_hook_fn *released;
+    hasp_hook_fn *lost;
+};
+
+/* Sets every default. */
+HASP_API void hasp_hooks_init(struct hasp_hooks *hooks);
+
 enum hasp_tie {
     HASP_TIE_NONE = 0,
     HASP_TIE_TRY = 1, /* If there is an agent; HASP_EVENT_NOTICE if not. */
@@ -401,6 +456,9 @@ struct hasp_options {
      * SESSION.DIED. It allows nothing else. NULL: none, or with 'tie' one that
      * the library makes. */
     const char *death_word;
+
+    /* Copied by hasp_open(). NULL: none. */
+    const struct hasp_hooks *hooks;
 };
 
 /* Sets every default. Call it first, so that members that a newer header adds

@@ -56,6 +56,19 @@ static void tell_event(void *data, const struct hasp_event *event)
                   event->text));
 }
 
+static void tell_hook(void *data, const struct hasp_hook_event *event)
+{
+    static const char *const kinds[] = {"",       "acquire",  "wait", "granted",
+                                        "failed", "released", "lost"};
+    (void)data;
+    say(json_pack("{s:s, s:s, s:I, s:s, s:I, s:s, s:s, s:I, s:I}", "event",
+                  "hook", "kind", kinds[event->kind], "id",
+                  (json_int_t)event->id, "name", event->name, "token",
+                  (json_int_t)event->token, "trace", event->trace, "text",
+                  event->text, "elapsed_ns", (json_int_t)event->elapsed_ns,
+                  "skipped", (json_int_t)event->skipped));
+}
+
 /* For a refusal, hasp_why() begins with the cluster's word. */
 static void word_of(int error, char ret_word[32])
 {
@@ -178,6 +191,13 @@ static int do_open(json_t *command, json_t **ret_told)
         }
     }
     options.on_event = tell_event;
+    struct hasp_hooks hooks;
+    hasp_hooks_init(&hooks);
+    hooks.acquire = hooks.wait = hooks.granted = tell_hook;
+    hooks.failed = hooks.released = hooks.lost = tell_hook;
+    if (json_object_get(command, "hooks") != NULL) {
+        options.hooks = &hooks;
+    }
     return hasp_open(&options, &session);
 }
 
@@ -377,7 +397,7 @@ static int do_can(json_t *command, json_t **ret_told)
 {
     static const char *const features[] = {
         "several", "convert", "alive", "cancel", "owner", "linger", "hold",
-        "please",  "durable", "late",  "note",   "tie",   "seal"};
+        "please",  "durable", "late",  "note",   "tie",   "seal",   "hooks"};
     json_t *list = json_array();
     (void)command;
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {

@@ -35,7 +35,7 @@ FEATURES = {
     'hooks': '[hooks](#hooks) for traces and metrics',
     'late': 'closes a session that opens after the caller has given up',
 }
-NOT_SHOWN = {'freeze'}
+NOT_SHOWN = {'freeze', 'throw'}
 
 
 def table():

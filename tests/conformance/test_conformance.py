@@ -35,7 +35,7 @@ WORK_S = (0.1, 6)
 # Features that scripts need and a client does not have. Only Node.js has one
 # thread for all, so only there can a program stop its own heartbeats.
 LACKING = {
-    'c': {'freeze', 'place', 'watch', 'hooks'},
+    'c': {'freeze', 'place', 'watch', 'throw'},
     'go': {'freeze'},
     'java': {'freeze'},
     'node': set(),

@@ -236,6 +236,10 @@ PLANTED = [
         'python': ('hasp/seal.py', 'grant if one.is_first]', 'grant]'),
         'node': ('lib/seal.js', '.filter((one) => one.isFirst)', '')}),
     ('12 one end', 'hooks_lost', {
+        'c': ('client/hooks.c', 'if (is_granted(one)) {\n'
+              '        hooked_report(one, HASP_HOOK_RELEASED',
+              'if (one != NULL) {\n'
+              '        hooked_report(one, HASP_HOOK_RELEASED'),
         'go': ('hooks.go', 'a.step("released", "", 0, "granted")',
                'a.step("released", "", 0, "granted", "lost")'),
         'java': (JAVA + 'Reporter.java',

@@ -149,7 +149,7 @@ func run(c *command) (object, error) {
 	ctx, now := context.Background(), monotonicNS()
 	switch c.Do {
 	case "can":
-		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late tie seal hooks")}, nil
+		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late tie seal hooks throw")}, nil
 	case "open":
 		options := hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),

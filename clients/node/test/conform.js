@@ -8,7 +8,7 @@ const { HaspError, Session } = require('..');
 
 const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
   'linger', 'hold', 'freeze', 'note', 'please', 'watch', 'durable',
-  'late', 'tie', 'seal', 'hooks'];
+  'late', 'tie', 'seal', 'hooks', 'throw'];
 const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
   'durable', 'reason', 'tie', 'agent'];
 const LOCK = ['shared', 'slots', 'owner', 'value', 'trace', 'hold', 'delay', 'barge'];

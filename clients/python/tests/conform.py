@@ -13,7 +13,7 @@ import hasp  # noqa: E402
 
 FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger',
             'hold', 'note', 'please', 'watch', 'durable', 'late',
-            'tie', 'seal', 'hooks']
+            'tie', 'seal', 'hooks', 'throw']
 SESSION_SECONDS = ('ttl', 'linger', 'timeout', 'alive')
 LOCK_SECONDS = ('hold', 'delay')
 OPTIONS = ('shared', 'slots', 'owner', 'value', 'trace', 'hold', 'delay', 'barge')

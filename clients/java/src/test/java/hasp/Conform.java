@@ -17,7 +17,8 @@ import java.util.concurrent.CountDownLatch;
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
         "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
-        "watch", "durable", "late", "tie", "seal", "hooks");
+        "watch", "durable", "late", "tie", "seal", "hooks",
+        "throw");
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
     /** Ends the hooks that hang. */
