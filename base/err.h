@@ -52,7 +52,8 @@
     X(HASP_EBLACKLISTED, -27, "blacklisted")                 \
     X(HASP_ETOOOLD, -28, "this version is too old")          \
     X(HASP_ECERT, -29, "a certificate is refused")           \
-    X(HASP_ESEAL, -30, "the lock was not sealed")
+    X(HASP_ESEAL, -30, "the lock was not sealed")            \
+    X(HASP_EFOREIGN, -31, "the name is of another cell")
 
 /* The public header has the same enumeration for programs that see nothing of
  * base/; client/hasp_error.c checks that they agree. */

@@ -799,6 +799,10 @@ static void operation_withdrawn(struct operation *operation, int error,
             operation, HASP_EUNKNOWN,
             "no answer in time, it may have been done or not; it is being "
             "given back");
+    } else if (error != 0 && error != HASP_ELOST && operation->is_interrupted &&
+               !is_convert) {
+        /* The caller has given up the request, so it needs no refusal of it. */
+        end_change(operation, HASP_EINTR, why);
     } else if (error != 0) {
         operation_end_refused(operation, error, why);
     } else if (is_granted && operation->is_interrupted && !is_convert) {

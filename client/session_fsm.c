@@ -134,6 +134,7 @@ static int of_word(const char *word)
         {"NOPERM", HASP_EREFUSED},
         {"NOTLS", HASP_EREFUSED},
         {"BLACKLISTED", HASP_EBLACKLISTED},
+        {"FOREIGN", HASP_EFOREIGN},
         {"EXPIRED", HASP_ELOST},
         {"NOSESSION", HASP_ELOST},
         {"FORGOTTEN", HASP_EUNKNOWN},

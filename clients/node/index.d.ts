@@ -10,7 +10,8 @@ declare global {
 }
 
 export type Code = 'UNREACHABLE' | 'UNKNOWN' | 'LOST' | 'SHORT' | 'NOTHELD' |
-  'TIMEDOUT' | 'SEAL' | 'LIMIT' | 'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | (string & {});
+  'TIMEDOUT' | 'SEAL' | 'LIMIT' | 'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | 'FOREIGN' |
+  (string & {});
 
 export class HaspError extends Error {
   readonly code: Code;

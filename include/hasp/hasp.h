@@ -83,7 +83,7 @@
  *     HASP_ECERT                            certificates: hasp_why()
  *     HASP_EUNKNOWN                         no answer within timeout_ms
  *     HASP_ELOST                            open another session
- *     HASP_EFULL, _EREFUSED, _EBLACKLISTED, _EREPLY
+ *     HASP_EFULL, _EREFUSED, _EBLACKLISTED, _EFOREIGN, _EREPLY
  *                                           the cluster refused: hasp_why()
  *     HASP_EINVALID, _EFORKED               a mistake of the caller
  *     HASP_ENOMEM, _EIO, _EPROTO            no memory, no thread, no cluster
@@ -220,7 +220,10 @@ enum hasp_error {
      * done. */
     HASP_ECERT = -29,
     /* on_grant failed or took too long, so the lock was given back. */
-    HASP_ESEAL = -30
+    HASP_ESEAL = -30,
+    /* The name belongs to another cell; hasp_why() has its endpoints. Nothing
+     * was done. */
+    HASP_EFOREIGN = -31
 };
 #endif
 
@@ -609,9 +612,10 @@ HASP_API void hasp_acquire_options_init(struct hasp_acquire_options *options);
  * 0: acquired; the caller must hasp_release() it. HASP_NOT_ACQUIRED: not
  * acquired, and no longer in the queue. HASP_EINTR, HASP_EUNKNOWN: the caller
  * has no hold; if the cluster granted it nevertheless, the library releases it
- * in the background. HASP_EDEADLOCK: the wait would never end. HASP_ELOST: the
- * session is lost; open another. HASP_ESEAL: on_grant failed or was late, and
- * the lock was given back. */
+ * in the background. An interrupted call returns HASP_EINTR, too, if the
+ * cluster refuses meanwhile. HASP_EDEADLOCK: the wait would never end.
+ * HASP_ELOST: the session is lost; open another. HASP_ESEAL: on_grant failed or
+ * was late, and the lock was given back. */
 HASP_API HASP_MUST_CHECK int
 hasp_acquire(struct hasp_session *session, const char *name,
              const struct hasp_acquire_options *options,

@@ -83,6 +83,7 @@ NOT_VARIED = {
     ('notices', 'cancelled_then_tried', 'c'):
         'its next attempt is of another owner, and may be sent first',
     ('late', 'founded_alone'): 'its time-out is short on a busy machine',
+    ('late', 'foreign_settled'): 'its time-out is over before the last sending',
     ('late', 'given_back'): 'its time-out is over before the last sending',
     ('late', 'given_up'): 'its time-out is short on a busy machine',
 }

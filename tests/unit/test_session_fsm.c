@@ -556,7 +556,7 @@ static void one_connection_carries_a_thousand_waits(void **state)
 
 static void an_interrupted_wait_leaves_nothing_behind(void **state)
 {
-    struct told queued, raced, unsent;
+    struct told queued, raced, refused, unsent;
     (void)state;
     once("LOCK.ACQUIRE q", QUEUED);
     acquire(&queued, "q", HASP_FOREVER);
@@ -574,6 +574,13 @@ static void an_interrupted_wait_leaves_nothing_behind(void **state)
     assert_told(&raced, HASP_EINTR);
     assert_seen("0:LOCK.ACQUIRE r OWNER #1 REQ 2 ACKED 1|"
                 "0:LOCK.RELEASE r TOKEN 55 OWNER #1 REQ 3 ACKED 2|");
+
+    once("LOCK.ACQUIRE f", QUEUED);
+    acquire(&refused, "f", HASP_FOREVER);
+    once("LOCK.ACQUIRE f", "-FOREIGN the name belongs to another cell\r\n");
+    session_fsm_interrupt(&world.machine, &refused.call, now());
+    turn();
+    assert_told(&refused, HASP_EINTR);
 
     world.is_dead[0] = world.is_dead[1] = world.is_dead[2] = true;
     cluster_conn_failed(&world.asker, "closed the connection", now());
