@@ -34,7 +34,7 @@ test='libcmocka-dev clang libclang-rt-dev lld clang-format
     golang-go default-jdk-headless mypy node-typescript
     python3-consul python3-tooz
     python3-celery python3-apscheduler python3-django faketime
-    libquartz2-java libh2-java'
+    libquartz2-java libh2-java golang-opentelemetry-otel-dev'
 deb='debhelper dpkg-dev dh-python git lintian pybuild-plugin-pyproject
     python3-all python3-setuptools
     piuparts mmdebstrap systemd-container reprepro minisign gpg gpg-agent'

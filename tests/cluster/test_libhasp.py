@@ -377,9 +377,9 @@ def test_without_endpoints_the_nodes_of_hasp_dev_are_asked():
 def test_every_example_is_run():
     names = {name[:-2] for name in os.listdir(os.path.join(ROOT, 'examples'))
              if name.endswith('.c')}
-    # test_packaging.py runs the one that is a node.
+    # test_packaging.py runs the one that is a node, test_otel.py another.
     assert names == {'exclusive', 'leader', 'slots', 'loop', 'once', 'paused',
-                     'embedded'}
+                     'embedded', 'otel'}
 
 
 def test_an_installed_library_is_enough(cluster, tmp_path):
