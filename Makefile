@@ -524,6 +524,11 @@ bench-death: all $(B)/client-tests/tied ## kill -9 of a holder to the next grant
 	@HASP_BUILD=$(abspath $(B)) HASPD=$(abspath $(B))/haspd \
 	    /usr/bin/python3 tests/cluster/bench_death.py
 
+.PHONY: sizing
+sizing: all ## memory, disk, network and CPU of each item and cycle, start times (COUNT=, STATES=)
+	@HASPD=$(abspath $(B))/haspd /usr/bin/python3 tests/cluster/bench_sizing.py \
+	    --count $(or $(COUNT),50000) --states $(or $(STATES),10,100)
+
 .PHONY: bench-peers
 bench-peers: all $(B)/bench $(B)/null_server ## hasp, Redis, etcd, ZooKeeper side by side
 	@tools/bench_peers.py $(B) --install
