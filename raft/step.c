@@ -715,6 +715,17 @@ __attribute__((unused)) static bool is_consistent(struct replica *replica)
     if (core->configuration.n != view.count) {
         return false;
     }
+    /* A snapshot's term and configuration are those of its last entry. */
+    uint64_t snapshot = core->trail.snapshot.index;
+    const struct members_record *record = members_history_at(&replica->history,
+                                                             snapshot);
+    if (snapshot > 0 &&
+        ((log_has(&replica->log, snapshot) &&
+          log_term(&replica->log, snapshot) != core->trail.snapshot.term) ||
+         record == NULL ||
+         record->log_index != core->configuration_last_snapshot_index)) {
+        return false;
+    }
     for (uint32_t i = 0; i < view.count; i++) {
         if (core->configuration.servers[i].id != view.member[i].id ||
             core->configuration.servers[i].role != (int)view.member[i].role) {

@@ -3,6 +3,7 @@
 /* storage/datadir.h: a data directory in a temporary folder. */
 
 #include "storage/datadir.h"
+#include "storage/port.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -341,6 +342,26 @@ static void the_vote_is_zero_at_first_and_then_kept(void **state)
     }
 }
 
+/* In one term the vote follows the term; whichever places each of the two has,
+ * the later one counts. */
+static void a_vote_counts_in_whichever_place_it_is(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t term = 1; term < 20; term++) {
+        uint64_t found_term, found_vote;
+        assert_int_equal(datadir_save_vote(f->datadir, term, 0), 0);
+        if (term % 3 == 0) {
+            continue; /* So that both orders of places occur. */
+        }
+        assert_int_equal(datadir_save_vote(f->datadir, term, 7), 0);
+        open_again(f);
+        assert_int_equal(
+            datadir_load_vote(f->datadir, &found_term, &found_vote, f->why), 0);
+        assert_int_equal(found_term, term);
+        assert_int_equal(found_vote, 7);
+    }
+}
+
 static void a_vote_may_be_saved_before_one_is_loaded(void **state)
 {
     struct fixture *f = *state;
@@ -515,6 +536,30 @@ static void a_half_restored_table_is_not_trusted(void **state)
     assert_true(datadir_table_is_trusted(f->datadir));
 }
 
+static void name_no_boot(int folder_fd, char ret_id[STORAGE_BOOT_ID_SIZE])
+{
+    (void)folder_fd;
+    ret_id[0] = '\0';
+}
+
+/* Where a boot has no id, only a table that was closed is trusted. */
+static void without_a_boot_id_an_open_table_is_not_trusted(void **state)
+{
+    struct fixture *f = *state;
+    struct storage_port port = *storage_port;
+    port.boot_id = name_no_boot;
+    storage_port = &port;
+    open_again(f);
+    assert_int_equal(datadir_table_opened(f->datadir), 0);
+    assert_false(datadir_table_is_trusted(f->datadir));
+    open_again(f);
+    assert_false(datadir_table_is_trusted(f->datadir));
+    assert_int_equal(datadir_table_closed(f->datadir), 0);
+    open_again(f);
+    assert_true(datadir_table_is_trusted(f->datadir));
+    storage_port = &storage_port_system;
+}
+
 static void an_installation_is_marked_until_it_ends(void **state)
 {
     struct fixture *f = *state;
@@ -571,6 +616,7 @@ int main(void)
         TEST(a_log_without_identity_does_not_make_a_new_node),
         TEST(a_birth_cut_short_is_begun_again),
         TEST(the_vote_is_zero_at_first_and_then_kept),
+        TEST(a_vote_counts_in_whichever_place_it_is),
         TEST(a_vote_may_be_saved_before_one_is_loaded),
         TEST(a_new_vote_file_has_all_its_places),
         TEST(a_start_does_not_write_over_the_previous_vote),
@@ -581,6 +627,7 @@ int main(void)
         TEST(an_installation_is_marked_until_it_ends),
         TEST(a_table_is_trusted_on_the_same_boot_or_after_a_clean_close),
         TEST(a_half_restored_table_is_not_trusted),
+        TEST(without_a_boot_id_an_open_table_is_not_trusted),
         TEST(a_removed_table_is_gone_and_not_trusted),
         TEST(the_free_space_is_told),
     };

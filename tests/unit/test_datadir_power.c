@@ -4,7 +4,8 @@
  * (tests/sim/sim_files.h): lives that end cleanly, by a kill inside any call,
  * by a call that fails, and by power cuts. Each life finds the identity, the
  * vote and the snapshots that the former was sure of, or those that it had
- * requested, and trusts no table that died with the machine.
+ * requested, trusts no table that died with the machine or was set aside, and
+ * finds the mark of an installation from its beginning to its end.
  *
  * POWER_SEED=n begins with another seed, POWER_ROUNDS=n runs that many. */
 
@@ -28,6 +29,7 @@
 #define LIFE_COUNT 16
 #define PATH "/m/data"
 #define NODE_ID 3
+#define PAGES PATH "/table/pages"
 
 struct vote {
     uint64_t term;
@@ -46,8 +48,11 @@ struct run {
     struct vote asked;      /* The last one requested. */
     uint64_t sure_snapshot; /* Index; 0: none. */
     uint64_t asked_snapshot;
-    bool is_table_good;  /* All of its pages are there. */
-    bool is_table_dirty; /* Some of them in the cache alone. */
+    bool is_table_good;    /* All of its pages are there. */
+    bool is_table_dirty;   /* Some of them in the cache alone. */
+    uint64_t installing;   /* Index of the newest mark of an installation. */
+    bool is_mark_sure;     /* It is there for certain ... */
+    bool is_unmarked_sure; /* ... or certainly not. */
 };
 
 static uint64_t now_of(struct tasks *tasks)
@@ -142,18 +147,55 @@ static bool check_snapshot(struct run *run)
     return true;
 }
 
+/* Makes the file that stands for a table's pages; it is flushed, with its
+ * name. */
+static bool make_pages(void)
+{
+    int fd = storage_port->openat(AT_FDCWD, PAGES, O_RDWR | O_CREAT);
+    bool is_made = fd >= 0 && storage_port->fsync(fd) == 0;
+    if (fd >= 0) {
+        storage_port->close(fd);
+    }
+    fd = storage_port->openat(AT_FDCWD, PATH "/table", O_RDONLY | O_DIRECTORY);
+    is_made = is_made && fd >= 0 && storage_port->fsync(fd) == 0;
+    if (fd >= 0) {
+        storage_port->close(fd);
+    }
+    return is_made;
+}
+
 static bool check_table(struct run *run)
 {
     if (datadir_table_is_trusted(run->datadir)) {
         if (!run->is_table_good) {
             fail_run(run, "a table that died with the machine is trusted");
         }
-    } else if (datadir_table_remove(run->datadir) != 0) {
+        if (storage_port->exists(AT_FDCWD, PAGES) != 0 && !is_over(run)) {
+            fail_run(run, "a table that was removed or set aside is trusted");
+        }
+    } else if (datadir_table_remove(run->datadir) != 0 || !make_pages()) {
         return false;
     }
     run->is_table_good = true; /* A new one, or the old one. */
     run->is_table_dirty = datadir_table_opened(run->datadir) == 0;
     return run->is_table_dirty;
+}
+
+/* A mark is there from the end of begin() to the end of end(). */
+static void check_mark(struct run *run)
+{
+    bool is_there = datadir_is_installing(run->datadir, run->installing, 1);
+    if (is_over(run)) {
+        return;
+    }
+    if (is_there ? run->is_unmarked_sure : run->is_mark_sure) {
+        fail_run(run, "the mark of installation %lu is %s",
+                 (unsigned long)run->installing, is_there ? "back" : "gone");
+    }
+    if (datadir_is_installing(run->datadir, run->installing + 1, 1) ||
+        datadir_is_installing(run->datadir, run->installing, 2)) {
+        fail_run(run, "the mark is that of another installation");
+    }
 }
 
 /* --- Actions -------------------------------------------------------------- */
@@ -244,9 +286,51 @@ static bool close_table(struct run *run)
     return datadir_table_closed(run->datadir) == 0;
 }
 
+/* The table is damaged: it is set aside, and another one is made. */
+static bool replace_table(struct run *run)
+{
+    int number = 0;
+    int error = datadir_table_set_aside(run->datadir, &number);
+    if (error == HASP_EFULL) {
+        return true;
+    }
+    if (error != 0 || !make_pages()) {
+        return false;
+    }
+    return datadir_table_opened(run->datadir) == 0;
+}
+
+/* The table cannot be used: another one is made. */
+static bool remove_table(struct run *run)
+{
+    return datadir_table_remove(run->datadir) == 0 && !is_over(run) &&
+           make_pages() && datadir_table_opened(run->datadir) == 0;
+}
+
+static bool mark_installation(struct run *run)
+{
+    run->installing++;
+    run->is_mark_sure = run->is_unmarked_sure = false;
+    run->is_mark_sure = datadir_install_begin(run->datadir, run->installing,
+                                              1) == 0;
+    return run->is_mark_sure;
+}
+
+static bool end_installation(struct run *run)
+{
+    run->is_mark_sure = false;
+    run->is_unmarked_sure = datadir_install_end(run->datadir) == 0;
+    return run->is_unmarked_sure;
+}
+
 static bool act(struct run *run)
 {
-    bool goes_on = dice(run, 3) > 0 ? save_vote(run) : take_snapshot(run);
+    static bool (*const acts[])(struct run *) = {
+        save_vote,     save_vote,         save_vote,       save_vote,
+        take_snapshot, take_snapshot,     take_snapshot,   replace_table,
+        remove_table,  mark_installation, end_installation};
+    uint64_t what = dice(run, sizeof acts / sizeof *acts);
+    bool goes_on = acts[what](run);
     return goes_on && !is_over(run);
 }
 
@@ -277,6 +361,7 @@ static void live(struct run *run)
         run->datadir = NULL;
     } else if (!is_over(run)) {
         check_identity(run);
+        check_mark(run);
         if (check_vote(run) && check_snapshot(run) && check_table(run)) {
             uint64_t count = dice(run, 8);
             while (count-- > 0 && act(run)) {

@@ -33,6 +33,7 @@ static atomic_int flush_count;
 static struct {
     char path[80]; /* The watched name; "": none is watched. */
     ino_t named;   /* 0: the name does not exist. */
+    ino_t folder;  /* That was flushed last. */
     ino_t inode;
     uint8_t bytes[FENCE_FILE_SIZE];
 } disk;
@@ -46,6 +47,7 @@ static void disk_note(int fd)
     assert_int_equal(fstat(fd, &info), 0);
     if (S_ISDIR(info.st_mode)) {
         disk.named = stat(disk.path, &file) == 0 ? file.st_ino : 0;
+        disk.folder = info.st_ino;
     } else {
         memset(disk.bytes, 0, sizeof disk.bytes);
         disk.inode = info.st_ino;
@@ -256,6 +258,48 @@ static void a_damaged_or_foreign_file_is_refused(void **state)
     assert_null(other);
 }
 
+static void a_file_of_another_size_is_refused(void **state)
+{
+    /* The longer ones first: those have both slots. */
+    static const off_t sizes[] = {2 * FENCE_FILE_SIZE, FENCE_FILE_SIZE + 1,
+                                  FENCE_FILE_SIZE - 1, FENCE_SLOT_SIZE,
+                                  FENCE_SLOT_SIZE - 1, 1};
+    struct fixture *f = *state;
+    struct hasp_fence *other = NULL;
+    assert_int_equal(hasp_fence_admit(f->fence, 7), 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        assert_int_equal(truncate(f->path, sizes[i]), 0);
+        assert_int_equal(hasp_fence_open(f->path, &other), HASP_ECORRUPT);
+        assert_null(other);
+    }
+}
+
+/* Whichever slot has the newest mark, the next mark goes into the other one, so
+ * a torn write costs only the mark that was being written. */
+static void the_slot_of_the_newest_mark_is_not_written(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t sequence = 4; sequence < 8; sequence++) {
+        uint8_t before[FENCE_FILE_SIZE], after[FENCE_FILE_SIZE];
+        const struct fence_slot newest = {.sequence = sequence, .mark = 50};
+        const struct fence_slot older = {.sequence = sequence - 1, .mark = 40};
+        /* An odd sequence is in the first slot. */
+        bool is_first = sequence % 2 == 1;
+        fence_slot_encode(is_first ? &newest : &older, before);
+        fence_slot_encode(is_first ? &older : &newest,
+                          before + FENCE_SLOT_SIZE);
+        overwrite(f, 0, before, sizeof before);
+        reopen(f);
+        assert_int_equal(hasp_fence_admit(f->fence, 49), HASP_ESTALE);
+        assert_int_equal(hasp_fence_admit(f->fence, 60), 0);
+        int fd = open(f->path, O_RDONLY);
+        assert_int_equal(read(fd, after, sizeof after), sizeof after);
+        close(fd);
+        size_t at = is_first ? 0 : FENCE_SLOT_SIZE;
+        assert_memory_equal(before + at, after + at, FENCE_SLOT_SIZE);
+    }
+}
+
 static void every_bit_of_a_slot_is_guarded(void **state)
 {
     uint8_t bytes[FENCE_SLOT_SIZE];
@@ -296,6 +340,34 @@ static void a_power_cut_takes_no_mark_back(void **state)
         assert_int_equal(mark_after_power_cut(), tokens[i]);
         hasp_fence_leave(f->fence);
     }
+    disk.path[0] = '\0';
+}
+
+/* The folder that has the name is the one that is flushed, however the path is
+ * written. */
+static void the_folder_of_the_name_is_flushed(void **state)
+{
+    static const char *const paths[] = {"mark", "./mark", "../%s/mark",
+                                        ".//mark"};
+    struct fixture *f = *state;
+    char path[80], here[256];
+    struct stat info, folder;
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(stat(f->folder, &folder), 0);
+    assert_int_equal(chdir(f->folder), 0);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        begin_anew(f);
+        const char *name = strrchr(f->folder, '/') + 1;
+        const char *mark = strstr(paths[i], "%s");
+        snprintf(path, sizeof path, "%.*s%s%s",
+                 (int)(mark != NULL ? mark - paths[i] : 0), paths[i],
+                 mark != NULL ? name : paths[i], mark != NULL ? mark + 2 : "");
+        assert_int_equal(hasp_fence_open(path, &f->fence), 0);
+        assert_int_equal(stat(f->path, &info), 0);
+        assert_int_equal(disk.folder, folder.st_ino);
+        assert_int_equal(mark_after_power_cut(), 0);
+    }
+    assert_int_equal(chdir(here), 0);
     disk.path[0] = '\0';
 }
 
@@ -510,8 +582,11 @@ int main(void)
         CASE(tokens_out_of_range_are_invalid),
         CASE(a_torn_write_leaves_the_mark_before),
         CASE(a_damaged_or_foreign_file_is_refused),
+        CASE(a_file_of_another_size_is_refused),
+        CASE(the_slot_of_the_newest_mark_is_not_written),
         CASE(every_bit_of_a_slot_is_guarded),
         CASE(a_power_cut_takes_no_mark_back),
+        CASE(the_folder_of_the_name_is_flushed),
         CASE(after_a_failed_flush_nothing_is_admitted),
         CASE(a_new_file_that_cannot_be_flushed_is_not_opened),
         CASE(the_file_of_a_faster_process_stays),

@@ -671,7 +671,7 @@ static void assert_text(struct trial trial, size_t size, bool is_expected)
     AUTO(buffer_done) struct buffer quoted = {0};
     AUTO(buffer_done) struct buffer coded = {0};
     char what[48];
-    snprintf(what, sizeof what, "of %zu bytes", size);
+    snprintf(what, sizeof what, "a text of %zu bytes", size);
     buffer_printf(&quoted, "\"%s\"%c", xs(size), 0);
     trial.json = (const char *)quoted.data;
     trial.plain = xs(size);

@@ -299,6 +299,43 @@ static void a_large_append_is_cut_into_messages(void **state)
     done(&lone);
 }
 
+/* Each message begins after an entry whose term it names, wherever an append is
+ * cut and wherever the term changes. */
+static void each_part_of_an_append_names_the_term_before_it(void **state)
+{
+    enum { COUNT = 10 };
+    struct lone lone = {0};
+    static uint8_t large[600000];
+    struct replica_members members;
+    uint64_t next = 2;
+    (void)state;
+    make_members(&members, 3, 0);
+    add_entry(&lone, 1, &members);
+    for (uint64_t i = 2; i <= COUNT; i++) {
+        /* Terms 1, 2, 2, 2, 3 ...; each is a part. */
+        struct replica_entry *entry = add_entry(&lone, 1 + i / 3, NULL);
+        entry->body = bytes_of(large, sizeof large);
+    }
+    begin(&lone, 20, 0);
+    lead(&lone);
+    struct message result = {.kind = MESSAGE_APPEND_RESULT,
+                             .term = replica_term(lone.replica)};
+    result.append_result.rejected_index = COUNT;
+    result.append_result.last_index = 1;
+    assert_int_equal(receive(&lone, 2, &result), 0);
+    for (uint32_t i = 0; i < lone.update.message_count; i++) {
+        struct message message = sent(&lone, i);
+        if (message.kind != MESSAGE_APPEND || lone.update.messages[i].to != 2) {
+            continue;
+        }
+        assert_int_equal(message.append.prev_index, next - 1);
+        assert_int_equal(message.append.prev_term, lone.entries[next - 2].term);
+        next += message.append.count;
+    }
+    assert_int_equal(next, replica_last_index(lone.replica) + 1);
+    done(&lone);
+}
+
 /* A follower that answers that its log is empty; the core then knows that its
  * own log is trimmed too far for it. */
 static void lack_all(struct lone *lone, uint64_t from, uint64_t rejected_index)
@@ -309,6 +346,60 @@ static void lack_all(struct lone *lone, uint64_t from, uint64_t rejected_index)
     assert_int_equal(receive(lone, from, &result), 0);
 }
 
+/* Serves with 40 entries and a snapshot, while members 4 and 5 lack everything;
+ * returns the first of them that is to get the snapshot. The other one is to
+ * get it after that. */
+static uint64_t serve_with_two_behind(struct lone *lone)
+{
+    uint64_t last = 0, first = 0;
+    found(lone, 3, 2);
+    serve(lone);
+    for (uint32_t i = 0; i < 40; i++) {
+        last = submit(lone);
+        persist(lone, replica_term(lone->replica), last);
+        accept_up_to(lone, 2, last);
+        accept_up_to(lone, 3, last);
+    }
+    take_snapshot(lone, last);
+    lack_all(lone, 4, 1);
+    lack_all(lone, 5, 1);
+    for (uint32_t i = 0; i < 50 && first == 0; i++) {
+        tick(lone);
+        first = lone->update.snapshot_to;
+    }
+    assert_true(first == 4 || first == 5);
+    /* There is one more. */
+    assert_true(replica_deadline(lone->replica) <= lone->now_ms);
+    return first;
+}
+
+/* A leader that is deposed, in whichever way, drops the snapshots that it was
+ * about to send. */
+static void a_former_leader_sends_no_snapshot(void **state)
+{
+    static const enum message_kind kinds[] = {
+        MESSAGE_APPEND_RESULT, MESSAGE_APPEND, MESSAGE_VOTE_RESULT,
+        MESSAGE_TIMEOUT_NOW};
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct lone lone;
+        (void)serve_with_two_behind(&lone);
+        struct message higher = {.kind = kinds[i],
+                                 .term = replica_term(lone.replica) + 1};
+        if (receive(&lone, 2, &higher) != 0 ||
+            replica_role(lone.replica) == REPLICA_LEADER) {
+            done(&lone);
+            assert_int_not_equal(kinds[i], MESSAGE_APPEND_RESULT);
+            continue;
+        }
+        assert_int_equal(lone.update.snapshot_to, 0);
+        assert_true(replica_deadline(lone.replica) > lone.now_ms);
+        tick(&lone);
+        assert_int_equal(lone.update.snapshot_to, 0);
+        done(&lone);
+    }
+}
+
 /* A refused call requests nothing, and does not drop an earlier request for the
  * next update. */
 static void a_refused_call_swallows_no_snapshot_to_send(void **state)
@@ -316,26 +407,9 @@ static void a_refused_call_swallows_no_snapshot_to_send(void **state)
     struct lone lone;
     struct bytes command = BYTES_LITERAL("x");
     struct bytes commands[17];
-    uint64_t last = 0;
+    uint64_t last;
     (void)state;
-    found(&lone, 3, 2);
-    serve(&lone);
-    for (uint32_t i = 0; i < 40; i++) {
-        last = submit(&lone);
-        persist(&lone, replica_term(lone.replica), last);
-        accept_up_to(&lone, 2, last);
-        accept_up_to(&lone, 3, last);
-    }
-    take_snapshot(&lone, last);
-    lack_all(&lone, 4, 1);
-    lack_all(&lone, 5, 1);
-    uint64_t first = 0;
-    for (uint32_t i = 0; i < 50 && first == 0; i++) {
-        tick(&lone);
-        first = lone.update.snapshot_to;
-    }
-    assert_true(first == 4 || first == 5);
-    assert_true(replica_deadline(lone.replica) <= lone.now_ms); /* One more. */
+    uint64_t first = serve_with_two_behind(&lone);
     assert_int_equal(replica_receive(lone.replica, 2, DIRECTORY(2), command,
                                      lone.now_ms, &lone.update),
                      HASP_EPROTO);
@@ -584,6 +658,8 @@ int main(void)
         cmocka_unit_test(too_much_in_flight_is_refused),
         cmocka_unit_test(a_full_window_does_not_flood_the_follower),
         cmocka_unit_test(a_large_append_is_cut_into_messages),
+        cmocka_unit_test(each_part_of_an_append_names_the_term_before_it),
+        cmocka_unit_test(a_former_leader_sends_no_snapshot),
         cmocka_unit_test(a_refused_call_swallows_no_snapshot_to_send),
         cmocka_unit_test(numbers_that_do_not_fit_together_are_corrupt),
         cmocka_unit_test(an_entry_that_cannot_be_is_corrupt),

@@ -88,7 +88,14 @@ static void the_commit_index_never_goes_back(void **state)
     for (uint32_t count = 0; count < 4; count++) {
         assert_int_equal(append(&lone, 2, 1, count, 9), 0);
         assert_int_equal(replica_commit_index(lone.replica), 5);
+        assert_int_equal(replica_known_commit(lone.replica), 9);
         assert_int_equal(sent(&lone, 0).append_result.rejected_index, 0);
+    }
+    /* An older message, which names less. */
+    for (uint64_t commit = 0; commit < 9; commit++) {
+        assert_int_equal(append(&lone, 2, 5, 0, commit), 0);
+        assert_int_equal(replica_commit_index(lone.replica), 5);
+        assert_int_equal(replica_known_commit(lone.replica), 9);
     }
     done(&lone);
 }
@@ -386,6 +393,12 @@ static void a_single_voter_that_stepped_down_leads_in_a_new_term(void **state)
     assert_int_equal(receive(&lone, 2, &late), 0);
     assert_int_equal(replica_role(lone.replica), REPLICA_FOLLOWER);
     assert_int_equal(replica_term(lone.replica), 6);
+    /* Nor if a leader that has left hands over to it. */
+    struct message now = {.kind = MESSAGE_TIMEOUT_NOW, .term = 6};
+    now.timeout_now.last_index = 1;
+    now.timeout_now.last_term = 1;
+    assert_int_equal(receive(&lone, 2, &now), 0);
+    assert_int_equal(replica_role(lone.replica), REPLICA_FOLLOWER);
     for (int i = 0; i < 3 && replica_leader(lone.replica) == 0; i++) {
         tick(&lone);
         for (uint32_t j = 0; j < lone.update.message_count; j++) {

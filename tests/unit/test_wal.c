@@ -278,6 +278,46 @@ static void segments_of_truncated_entries_are_trimmed(void **state)
     assert_int_equal(f->loaded.next, 450);
 }
 
+/* Whole segments go, and nothing above 'up_to', wherever segments end. */
+static void no_trim_removes_more_than_was_asked_for(void **state)
+{
+    struct fixture *f = *state;
+    append_singly(f, 1, 300);
+    uint64_t removed = 0;
+    for (uint64_t up_to = 0; up_to <= 300; up_to++) {
+        assert_int_equal(wal_trim(f->wal, up_to), 0);
+        assert_true(wal_first(f->wal) <= up_to + 1);
+        assert_int_equal(wal_last(f->wal), 300);
+        removed = wal_first(f->wal) - 1;
+    }
+    assert_true(removed > 100);
+    assert_log(f, removed + 1, 300, 1);
+}
+
+/* The number of segments on disk. */
+static size_t count_segments(const char *folder)
+{
+    struct folder_image *image = take_image(folder);
+    size_t count = 0;
+    for (size_t i = 0; i < image->count; i++) {
+        uint64_t number;
+        count += wal_file_number(image->files[i].name, &number);
+    }
+    free_image(image);
+    return count;
+}
+
+static void a_reset_leaves_no_segment_of_before(void **state)
+{
+    struct fixture *f = *state;
+    append_singly(f, 1, 300);
+    assert_true(count_segments(f->path) > 3);
+    assert_int_equal(wal_reset(f->wal, 1000), 0);
+    close_log(f); /* The keeper has removed them by then. */
+    /* The active one and the next. */
+    assert_true(count_segments(f->path) <= 2);
+}
+
 static void a_reset_empties_the_log(void **state)
 {
     struct fixture *f = *state;
@@ -671,6 +711,8 @@ int main(void)
         BOTH(an_empty_log_may_begin_anywhere),
         BOTH(whole_segments_are_trimmed),
         BOTH(segments_of_truncated_entries_are_trimmed),
+        BOTH(no_trim_removes_more_than_was_asked_for),
+        BOTH(a_reset_leaves_no_segment_of_before),
         BOTH(a_reset_empties_the_log),
         BOTH(a_reset_needs_no_segment_to_be_gone),
         BUFFERED(a_flipped_byte_before_the_end_is_told_with_its_place),

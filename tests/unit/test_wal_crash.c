@@ -83,7 +83,10 @@ static void trim_log(struct fixture *f, struct model *model, struct prng *prng)
     uint64_t count = model->base.next - model->base.first;
     uint64_t up_to = model->base.first + prng_below(prng, count + 1);
     assert_false(wal_is_busy(f->wal));
+    uint64_t last = wal_last(f->wal);
     assert_int_equal(wal_trim(f->wal, up_to), 0);
+    assert_true(wal_first(f->wal) <= up_to + 1 || count == 0);
+    assert_int_equal(wal_last(f->wal), last);
     model->base.first = wal_first(f->wal);
 }
 
