@@ -642,6 +642,7 @@ void core_change(struct core *core, const struct core_options *options)
     core->options.redirect = options->redirect;
     core->options.allows_del = options->allows_del;
     core->options.allows_no_ttl = options->allows_no_ttl;
+    core->options.renews_same_value = options->renews_same_value;
     core->options.finalizes_itself = options->finalizes_itself;
     core->options.slow_ms = options->slow_ms;
     stats_use_classes(core, options->classes);

@@ -277,6 +277,8 @@ struct core_options {
     bool allows_del; /* As the leader: DEL works without comparing the value. */
     /* As the leader: a Redis value without PX is durable. */
     bool allows_no_ttl;
+    /* As the leader: Redis SET NX of the value that holds the key is OK. */
+    bool renews_same_value;
     /* The feature level of this node (lockfsm/feature.h); 0: FEATURE_LEVEL. */
     uint32_t feature_level;
     /* At its founding: the lowest level that the founders have announced; 0:
@@ -483,9 +485,9 @@ void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns);
 void core_stop(struct core *core, uint64_t now_ns);
 bool core_is_quiet(const struct core *core);
 /* Takes over the options that may change while the core runs: redirect,
- * allows_del, allows_no_ttl, finalizes_itself, slow_ms, classes, and the limits
- * requests_per_conn, name_size, value_size, snapshot_log_size,
- * snapshot_entries, flush_records and flush_ms. */
+ * allows_del, allows_no_ttl, renews_same_value, finalizes_itself, slow_ms,
+ * classes, and the limits requests_per_conn, name_size, value_size,
+ * snapshot_log_size, snapshot_entries, flush_records and flush_ms. */
 void core_change(struct core *core, const struct core_options *options);
 /* The last call: flushes the state into the table. */
 MUST_CHECK int core_flush(struct core *core);

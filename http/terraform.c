@@ -88,6 +88,7 @@ static bool terraform_begin(struct exchange *exchange, struct problem *problem)
         terraform_put_name(exchange, step);
         words_put(step, body);
         words_put_text(step, "NX");
+        words_put_text(step, "AGAIN"); /* The body has a unique ID. */
         words_put_text(step, ttl->is_given ? "PX" : "DURABLE");
         if (ttl->is_given) {
             words_put_number(step, ttl->number);

@@ -79,6 +79,7 @@ static void put_settings(const struct hasp_node *node, struct core_facts *facts)
         {"security.insecure", options->is_insecure},
         {"redis.del", options->allows_del},
         {"redis.no_ttl", options->allows_no_ttl},
+        {"redis.same_value", options->renews_same_value},
         {"upgrade.finalize", options->finalizes_itself},
     };
     add_facts(facts->settings, &facts->settings_count, rows,

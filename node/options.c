@@ -553,6 +553,7 @@ void options_for_core(const struct hasp_node_options *options,
                                                          : REDIRECT_FORWARD,
         .allows_del = options->allows_del,
         .allows_no_ttl = options->allows_no_ttl,
+        .renews_same_value = options->renews_same_value,
         .limits =
             {
 #define CORE_LIMIT(kind, name, min, max, standard) .name = limits->name,

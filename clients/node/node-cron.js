@@ -28,9 +28,9 @@ class RunCoordinator {
   /** Resolves with whether this process is to run that fire. It fails if the
    * outcome is not known; node-cron then skips the fire. */
   async shouldRun(key, ttlMs) {
-    // With a random value the request can be repeated: the same value again is
-    // the same hold.
-    const words = ['SET', `node-cron/${key}`, randomUUID(), 'NX', 'PX',
+    // With a random value the request can be repeated: AGAIN says that the same
+    // value is the same hold.
+    const words = ['SET', `node-cron/${key}`, randomUUID(), 'NX', 'AGAIN', 'PX',
       Math.ceil(Math.max(ttlMs || 0, this.window))];
     for (let attempt = 1; ; attempt++) {
       const session = await this.session();

@@ -40,7 +40,8 @@ enum kind {
     KIND_SWITCH,
     KIND_METRICS,
     KIND_DEL,
-    KIND_NO_TTL
+    KIND_NO_TTL,
+    KIND_SAME_VALUE
 };
 
 struct setting {
@@ -94,6 +95,7 @@ static const struct choice {
     [KIND_METRICS] = {{"users", "open", NULL}, "users or open"},
     [KIND_DEL] = {{"refuse", "allow", NULL}, "refuse or allow"},
     [KIND_NO_TTL] = {{"refuse", "durable", NULL}, "refuse or durable"},
+    [KIND_SAME_VALUE] = {{"refuse", "renew", NULL}, "refuse or renew"},
     [KIND_ACCESS] = {{"auto", "open", "required", NULL},
                      "auto, open or required"},
 };

@@ -213,6 +213,7 @@ static void commands_begin(struct core *core, const struct request *request,
     keys->arena = &core->scripts.arena;
     keys->may_delete = core->options.allows_del;
     keys->may_endure = core->options.allows_no_ttl;
+    keys->may_repeat = core->options.renews_same_value;
     keys->is_script = false;
     keys->declared = NULL;
     keys->declared_count = 0;
@@ -223,6 +224,7 @@ static void commands_begin(struct core *core, const struct request *request,
     keys->time_ms = scripts_time_ms(
         &core->scripts, core->port.wall_ms(core->port.data), core->now_ns);
     keys->asked_time = false;
+    keys->is_as_if_done = false;
     keys->steps = 0;
 }
 
@@ -596,6 +598,12 @@ static void commands_decide(struct core *core, struct request *request,
         }
         if (finding.word != WORD_NONE) {
             request_refuse(core, request, finding.word, finding.error);
+            return;
+        }
+        if (finding.keys.is_as_if_done && request_may_be_done(request)) {
+            /* Its own entry at an earlier leader, or another client. */
+            request_refuse(core, request, WORD_UNKNOWN,
+                           "this value holds the key");
             return;
         }
         commands_put_answer(request_reply(core, request), &finding);

@@ -50,7 +50,9 @@ static bool do_strlen(struct key_call *call)
 struct set_options {
     bool is_nx;
     bool is_xx;
-    /* FRESH, which only hasp has: NX of the same value is nil, too. */
+    /* AGAIN and FRESH, which only hasp has: whether NX of the value that holds
+     * the key is a repetition, whatever redis.same_value says. */
+    bool is_again;
     bool is_fresh;
     /* DURABLE, which only hasp has: NX without a time to live. */
     bool is_durable;
@@ -97,6 +99,8 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
             options->is_nx = true;
         } else if (bytes_is_word(word, "XX")) {
             options->is_xx = true;
+        } else if (bytes_is_word(word, "AGAIN")) {
+            options->is_again = true;
         } else if (bytes_is_word(word, "FRESH")) {
             options->is_fresh = true;
         } else if (bytes_is_word(word, "DURABLE")) {
@@ -120,13 +124,26 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
         }
     }
     if (options->is_nx + options->is_xx + options->has_expected > 1 ||
-        ((options->is_fresh || options->is_durable) && !options->is_nx) ||
+        ((options->is_again || options->is_fresh || options->is_durable) &&
+         !options->is_nx) ||
+        (options->is_again && options->is_fresh) ||
         (options->keeps_ttl && options->px_ms > 0) ||
         (options->is_durable && options->keeps_ttl + options->px_ms > 0)) {
         return view_fail(call, "syntax error: options of SET exclude each "
                                "other");
     }
     return true;
+}
+
+/* True if NX of the value that holds the key is a repetition, and OK. Nothing
+ * proves that: values are not unique in all libraries (a time in ms, the id of
+ * a process), and then two clients would hold the lock. So the client or the
+ * operator must say that they are. */
+static bool set_may_repeat(const struct redis_keys *keys,
+                           const struct set_options *options)
+{
+    return !keys->is_script && !options->is_fresh &&
+           (options->is_again || keys->may_repeat);
 }
 
 /* True if the key meets the options. */
@@ -136,9 +153,8 @@ static bool set_applies(struct redis_keys *keys, struct redis_view *view,
     /* read_set_options() accepts only one of them. */
     CHECK(options->is_nx + options->is_xx + options->has_expected <= 1);
     if (options->is_nx) {
-        bool is_repeated = !keys->is_script && !options->is_fresh &&
-                           view_equals(view, value);
-        return !view->is_there || is_repeated;
+        return !view->is_there ||
+               (set_may_repeat(keys, options) && view_equals(view, value));
     }
     if (options->has_expected) {
         view->is_looked_at = true;
@@ -159,6 +175,7 @@ static bool text_set(struct key_call *call, struct bytes name,
     }
     struct value old = view_value(call->keys, view);
     bool applies = set_applies(call->keys, view, options, value);
+    call->keys->is_as_if_done |= !applies && view_equals(view, value);
     /* Read before the write, which ends the time as SET in Redis does. */
     bool was_timed = view->is_timed;
     if (applies && !view_write(call, view, value)) {

@@ -42,9 +42,8 @@ struct redis_keys {
     struct arena *arena;
     bool may_delete;
     bool may_endure;
-    /* SET NX of the present value gives nil, as in Redis. In a separate command
-     * it is a repetition, and OK. */
-    bool is_script;
+    bool may_repeat; /* redis.same_value = renew */
+    bool is_script;  /* SET NX of the present value is never a repetition. */
     /* The keys that the request declares, which its user may see; NULL: any.
      * The user needs the right to lock or read any other key that a script
      * names. */
@@ -74,7 +73,9 @@ struct redis_keys {
     struct redis_message message[REDIS_MESSAGES_MAX];
     uint32_t message_count;
     bool asked_time; /* Its points in time relate to time_ms. */
-    uint32_t steps;  /* Steps of the commands, counted with the script's. */
+    /* SET did nothing, since its key has its value already. */
+    bool is_as_if_done;
+    uint32_t steps; /* Steps of the commands, counted with the script's. */
     /* The text of an error. */
     char error[160];
 };

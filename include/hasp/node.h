@@ -274,6 +274,9 @@ struct hasp_node_options {
     enum hasp_node_redirect redirect;
     bool allows_del;    /* Redis DEL releases a lock of any holder. */
     bool allows_no_ttl; /* Redis SET without PX: a lock that never ends. */
+    /* Redis SET NX of the value that holds the key: a repetition, and OK. Only
+     * for clients that never use a value twice. */
+    bool renews_same_value;
     /* After an upgrade of all members, raise the cluster to the new version's
      * feature level without a command. A downgrade is no longer possible
      * then. */
@@ -344,12 +347,12 @@ HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
 HASP_NODE_API void hasp_node_reload(struct hasp_node *node);
 
 /* Takes over the options that may change while a node runs: log_level,
- * slow_ms, metrics_class, redirect, allows_del, allows_no_ttl, finalizes_itself
- * and, of 'limits', connections, connections_per_address, requests_per_conn,
- * name_size, value_size, snapshot_log_size, snapshot_entries, flush_records,
- * flush_ms and disk_reserve. All options must be valid
- * (hasp_node_options_check()). On the node's thread, as in a function of struct
- * hasp_node_settings. */
+ * slow_ms, metrics_class, redirect, allows_del, allows_no_ttl,
+ * renews_same_value, finalizes_itself and, of 'limits', connections,
+ * connections_per_address, requests_per_conn, name_size, value_size,
+ * snapshot_log_size, snapshot_entries, flush_records, flush_ms and
+ * disk_reserve. All options must be valid (hasp_node_options_check()). On the
+ * node's thread, as in a function of struct hasp_node_settings. */
 HASP_NODE_API void hasp_node_change(struct hasp_node *node,
                                     const struct hasp_node_options *options);
 

@@ -209,7 +209,8 @@ def test_no_ttl_is_longer_than_the_bound():
             assert str(refused(client, "SESSION.OPEN", "TTL", 5001)) == said
             assert str(refused(client, "SET", "k", "v", "NX", "PX", 5001)) == said
             assert client.do("SET", "k", "v", "NX", "PX", 5000) == "OK"
-            assert str(refused(client, "SET", "k", "v", "NX", "PX", 6000)) == said
+            assert str(refused(client, "SET", "k", "v", "NX", "AGAIN", "PX",
+                               6000)) == said
             assert client.do("EVAL", script, 1, "k", "v", 4000) == 1
             assert str(refused(client, "EVAL", script, 1, "k", "v", 9000)) == said
             # Without a TTL it is the default, or less.

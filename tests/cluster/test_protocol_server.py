@@ -450,11 +450,13 @@ def test_error_words_are_upper_case_and_one_line(connect, name):
 # Redis locks, byte by byte (tests of the clients are in test_redis_clients.py).
 
 
-def test_set_nx_px_takes_and_renews_by_value(connect, name):
+def test_set_nx_px_takes_and_set_again_renews_by_value(connect, name):
     one, two = connect(), connect(3)
     assert one.do("SET", name, "v1", "NX", "PX", 5000) == OK
     assert two.do("SET", name, "v2", "NX", "PX", 5000) is NULL
-    assert two.do("set", name, "v1", "px", "8000", "nx") == OK
+    assert two.do("set", name, "v1", "px", "8000", "nx") is NULL
+    assert two.do("PTTL", name) <= 5000
+    assert two.do("set", name, "v1", "px", "8000", "nx", "again") == OK
     assert 5000 < two.do("PTTL", name) <= 8000
     assert one.do("GET", name) == b"v1"
     assert one.do("EXISTS", name, name + "x") == 1

@@ -151,7 +151,31 @@ def test_it_expires_not_before_its_time(client, name):
     two.release()
 
 
-def test_a_retry_after_a_lost_reply_succeeds(client, name):
+@pytest.fixture
+def unique(world):
+    """The operator has said that no value is used twice."""
+
+    def tell(word):
+        for node in world.cluster.nodes:
+            with node.connect() as operator:
+                operator.do("NODE.SET", "redis.same_value", word)
+
+    tell("renew")
+    yield
+    tell("refuse")
+
+
+def test_of_two_clients_with_one_value_one_gets_the_lock(world, port, name):
+    # Such as the time in milliseconds, or the id of a process.
+    with redis.Redis(port=port) as one, redis.Redis(
+            port=world.leader.client_port) as two:
+        assert one.set(name, "1700000000000", nx=True, px=5000)
+        assert two.set(name, "1700000000000", nx=True, px=60000) is None
+        assert one.set(name, "1700000000000", nx=True, px=60000) is None
+        assert two.pttl(name) <= 5000
+
+
+def test_a_retry_after_a_lost_reply_succeeds(unique, client, name):
     # A client with a connection that broke before the reply repeats the same
     # SET.
     token = uuid.uuid1().hex
@@ -163,7 +187,7 @@ def test_a_retry_after_a_lost_reply_succeeds(client, name):
     lock.release()
 
 
-def test_a_reply_that_is_really_lost(world, name):
+def test_a_reply_that_is_really_lost(world, unique, name):
     """The connection is cut when the SET is sent; the client's own retry gets it."""
     client = redis.Redis(
         port=world.leader.client_port,

@@ -24,7 +24,7 @@ OTHER = {
     "tls.cert": "/elsewhere", "tls.key": "/elsewhere",
     "node.log_level": "debug", "node.log_format": "json",
     "client.redirect": "moved", "redis.del": "allow",
-    "redis.no_ttl": "durable", "upgrade.finalize": "auto",
+    "redis.no_ttl": "durable", "redis.same_value": "renew", "upgrade.finalize": "auto",
     "security.access": "open", "tls.metrics": "open", "http.api": "no",
     "cluster.alone": "yes", "security.insecure": "yes",
     "security.core_dumps": "yes", "tls.http_certificates": "yes",

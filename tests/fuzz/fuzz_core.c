@@ -116,6 +116,7 @@ static const char *const words[] = {
     "IFEQ",
     "GET",
     "KEEPTTL",
+    "AGAIN",
     "FRESH",
     "DURABLE",
     "PXAT",

@@ -116,11 +116,12 @@ static void ask(struct sim_redis *redis)
     char value[32];
     snprintf(value, sizeof value, "%016" PRIx64, redis->value);
     if (redis->asked == ASKED_SET) {
-        sim_channel_begin(channel, 6);
+        sim_channel_begin(channel, 7);
         sim_channel_word(channel, "SET");
         sim_channel_word(channel, keys[redis->key]);
         sim_channel_word(channel, value);
         sim_channel_word(channel, "NX");
+        sim_channel_word(channel, "AGAIN"); /* Each value is drawn. */
         sim_channel_word(channel, "PX");
         sim_channel_number(channel, redis->px_ms);
     } else if (redis->asked == ASKED_EXTEND) {

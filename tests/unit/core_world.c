@@ -7,8 +7,7 @@ char world_why[HASP_WHY_SIZE];
 
 /* --- The port ------------------------------------------------------------- */
 
-/* A message that depends on a term or a vote may not leave before that is on
- * disk. */
+/* A term or a vote is on disk before a message that depends on it leaves. */
 static void check_rests_on_disk(const struct world_node *node, uint64_t to,
                                 struct bytes body)
 {
@@ -429,6 +428,7 @@ void node_start(struct world *world, uint64_t id)
         .feature_level = node->feature_level,
         .finalizes_itself = world->finalizes_itself,
         .allows_no_ttl = world->allows_no_ttl,
+        .renews_same_value = world->renews_same_value,
         .founders_level = world->founders_level,
         .is_marked = !node->is_unmarked,
     };

@@ -130,6 +130,7 @@ struct world {
     uint64_t trusted; /* For each node started. */
     bool finalizes_itself;
     bool allows_no_ttl;
+    bool renews_same_value;
     uint64_t replace_empty_ns; /* For each node started. */
     bool drops_unnamed; /* Links to no members end, as the daemon's do. */
     void (*adapt)(struct core_port *port); /* For each node; or NULL. */

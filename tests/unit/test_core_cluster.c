@@ -359,7 +359,7 @@ static void a_value_whose_session_is_doomed_is_not_renewed(void **state)
     assert_answer(world, leader, 1, "+OK\r\n", "SET k v NX PX 20");
     client_clear(world, leader, 1);
     stick_disks(true);
-    client_send(world, leader, 1, "SET k v NX PX 20");
+    client_send(world, leader, 1, "SET k v NX AGAIN PX 20");
     world_run(world, 100);
     assert_true(core_is_serving(world->node[leader].core));
     stick_disks(false);
@@ -376,7 +376,7 @@ static void a_renewal_moves_the_deadline_on_its_receipt(void **state)
     client_clear(world, leader, 1);
     world_run(world, 80); /* The lease is 105 ms. */
     stick_disks(true);
-    client_send(world, leader, 1, "SET k v NX PX 80");
+    client_send(world, leader, 1, "SET k v NX AGAIN PX 80");
     world_run(world, 60);
     stick_disks(false);
     world_run(world, 10);

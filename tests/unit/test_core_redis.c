@@ -69,7 +69,7 @@ static void a_value_for_which_there_is_no_room_is_refused(void **state)
     client_open(world, 1, 1);
     expect("+OK\r\n", "SET k v NX PX 1000");
     expect("-LIMIT locks\r\n", "SET more v NX PX 1000");
-    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("+OK\r\n", "SET k v NX AGAIN PX 1000");
 }
 
 static void the_same_value_again_renews(void **state)
@@ -77,10 +77,44 @@ static void the_same_value_again_renews(void **state)
     (void)state;
     expect("+OK\r\n", "SET k v EX 1 NX");
     world_run(world, 1000);
-    expect("+OK\r\n", "SET k v NX PX 2000");
+    expect("+OK\r\n", "SET k v NX AGAIN PX 2000");
     assert_in_range(number(ask("PTTL k")), 1985, 2000);
     world_run(world, 1900);
     expect("$1\r\nv\r\n", "GET k");
+}
+
+/* The value of npm's redis-lock 1.0 is the time in ms, and others use the id of
+ * a process: the same value does not prove that it is the same client. */
+static void two_clients_with_one_value_do_not_both_hold_the_lock(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    expect("+OK\r\n", "SET k 1700000000000 NX PX 2000");
+    world_run(world, 1000);
+    expect("$-1\r\n", "SET k 1700000000000 NX PX 2000");
+    expect("$13\r\n1700000000000\r\n", "SET k 1700000000000 NX GET PX 2000");
+    assert_answer(world, 1, 2, "$-1\r\n", "SET k 1700000000000 NX PX 2000");
+    /* It was not renewed. */
+    assert_in_range(number(ask("PTTL k")), 1100, 1300);
+    assert_answer(world, 1, 2, "+OK\r\n", "MULTI");
+    assert_answer(world, 1, 2, "+QUEUED\r\n", "SET k 1700000000000 NX PX 2000");
+    assert_answer(world, 1, 2, "*1\r\n$-1\r\n", "EXEC");
+}
+
+static void the_operator_may_say_that_values_are_unique(void **state)
+{
+    (void)state;
+    world_free(world);
+    world = world_new(1);
+    world->renews_same_value = true;
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("+OK\r\n", "SET k v NX PX 2000");
+    assert_in_range(number(ask("PTTL k")), 1985, 2000);
+    expect("$-1\r\n", "SET k v NX FRESH PX 3000");
+    expect("$-1\r\n", "SET k w NX PX 3000");
 }
 
 static void pexpire_renews_and_is_a_heartbeat(void **state)
@@ -378,8 +412,11 @@ static void set_and_delete_may_compare(void **state)
     (void)state;
     expect("$-1\r\n", "SET k v XX PX 1000");
     expect("$-1\r\n", "SET k v NX GET PX 1000");
-    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("$-1\r\n", "SET k v NX PX 1000");
     expect("$-1\r\n", "SET k v NX FRESH PX 1000");
+    expect("+OK\r\n", "SET k v NX AGAIN PX 1000");
+    assert_memory_equal(ask("SET k v NX AGAIN FRESH PX 1000"), "-BADARG", 7);
+    assert_memory_equal(ask("SET k v AGAIN PX 1000"), "-BADARG", 7);
     expect("$1\r\nv\r\n", "SET k w NX GET PX 1000");
     expect("$-1\r\n", "SET k w IFEQ x PX 1000");
     long long before = token_of("k");
@@ -407,7 +444,8 @@ static void a_value_is_durable_if_set_says_so(void **state)
                         "return redis.call('set', KEYS[1], ARGV[1])";
     expect("+OK\r\n", "SET k v NX DURABLE");
     expect(":-1\r\n", "PTTL k");
-    expect("+OK\r\n", "SET k v NX DURABLE");
+    expect("$-1\r\n", "SET k v NX DURABLE");
+    expect("+OK\r\n", "SET k v NX AGAIN DURABLE");
     expect("$-1\r\n", "SET k v NX FRESH DURABLE");
     expect("$-1\r\n", "SET k w NX DURABLE");
     expect(":1\r\n", "DELIFEQ k v");
@@ -841,7 +879,8 @@ static void a_value_survives_the_leaders_death(void **state)
     node_kill(world, leader);
     world_elect(world);
     assert_answer(world, follower, 1, "$-1\r\n", "SET k w NX PX 4000");
-    assert_answer(world, follower, 1, "+OK\r\n", "SET k v NX PX 4000");
+    assert_answer(world, follower, 1, "$-1\r\n", "SET k v NX PX 4000");
+    assert_answer(world, follower, 1, "+OK\r\n", "SET k v NX AGAIN PX 4000");
 }
 
 #define one(test) cmocka_unit_test_setup_teardown(test, begin_one, tear_down)
@@ -854,6 +893,8 @@ int main(void)
         one(set_nx_px_takes_a_lock_that_runs_out),
         one(a_value_for_which_there_is_no_room_is_refused),
         one(the_same_value_again_renews),
+        one(two_clients_with_one_value_do_not_both_hold_the_lock),
+        one(the_operator_may_say_that_values_are_unique),
         one(pexpire_renews_and_is_a_heartbeat),
         one(what_would_delete_a_lock_is_refused),
         one(scripts_of_redis_py_extend_and_release),

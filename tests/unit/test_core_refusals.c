@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "core/conn.h"
 #include "core/state.h"
+#include "lockfsm/lockfsm.h"
 #include "lockfsm/user/access.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
@@ -37,8 +38,8 @@ static int set_up(void **state)
 #define NOTHING "-NOLEADER no leader was found; nothing was done\r\n"
 
 /* Each was logged by a leader that then lost its majority, except PEXPIRE,
- * which found no key. SET may be repeated unchanged, so it waits for the next
- * leader like one with a number. */
+ * which found no key. SET waits for the next leader like one with a number,
+ * since it has no effect twice. */
 static void what_was_logged_may_have_been_done(void **state)
 {
     (void)state;
@@ -69,6 +70,40 @@ static void what_was_sent_to_a_leader_may_have_been_done(void **state)
     /* A read has done nothing. */
     assert_string_equal(client_text(world, follower, 1),
                         NOT_FOUND NOT_FOUND NOTHING);
+}
+
+static void send_set_and_lose_the_answer(const char *option)
+{
+    client_send(world, follower, 1, "SET k v NX %s PX 60000", option);
+    for (int i = 0; i < 1000; i++) {
+        world_run(world, 1);
+        if (lockfsm_lock(core_state(world->node[leader].core),
+                         BYTES_LITERAL("k")) != NULL) {
+            break;
+        }
+        assert_int_not_equal(i, 999);
+    }
+    assert_string_equal(client_text(world, follower, 1), "");
+    node_kill(world, leader);
+    world_run(world, 6000);
+}
+
+/* The next leader finds the value, and cannot know whose it is: "nil" would say
+ * that another client has the lock, "OK" could let two have it. */
+static void a_set_that_finds_its_value_may_have_been_done(void **state)
+{
+    (void)state;
+    send_set_and_lose_the_answer("GET");
+    assert_string_equal(client_text(world, follower, 1),
+                        "-UNKNOWN this value holds the key; whether this took "
+                        "effect is not known\r\n");
+}
+
+static void a_set_with_again_that_finds_its_value_is_done(void **state)
+{
+    (void)state;
+    send_set_and_lose_the_answer("AGAIN");
+    assert_string_equal(client_text(world, follower, 1), "+OK\r\n");
 }
 
 static void what_was_never_sent_has_not_been_done(void **state)
@@ -322,6 +357,8 @@ int main(void)
         refusal(a_flood_makes_nobody_else_busy),
         refusal(what_was_logged_may_have_been_done),
         refusal(what_was_sent_to_a_leader_may_have_been_done),
+        refusal(a_set_that_finds_its_value_may_have_been_done),
+        refusal(a_set_with_again_that_finds_its_value_is_done),
         refusal(what_was_never_sent_has_not_been_done),
         refusal(a_repetition_is_not_told_that_nothing_was_done),
         refusal(what_is_not_understood_may_have_been_done),

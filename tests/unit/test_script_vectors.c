@@ -46,7 +46,8 @@ static void put_answer(struct buffer *out, struct bytes answer)
 
 static void run_case(struct world *world, const char *text, struct buffer *out)
 {
-    const char *take[] = {"SET", "a", "token", "NX", "PX", "30000", NULL};
+    const char *take[] = {"SET",   "a",  "token", "NX",
+                          "AGAIN", "PX", "30000", NULL};
     const char *run[] = {"EVAL",  text,   "2", "a", "b",
                          "token", "1000", "3", NULL};
     ask_words(world, take);
