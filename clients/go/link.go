@@ -44,13 +44,15 @@ type ask struct {
 	words   []string
 	// Limit for the answer; 0: answerTimeout, < 0: none.
 	patience time.Duration
-	isUrgent bool           // Sent before all requests that are not yet sent.
-	isApart  bool           // Names session and secret: none need be attached.
-	blocks   bool           // Opens, attaches or closes a session.
-	isLast   bool           // Sent although its session has ended here.
-	latest   time.Time      // Not sent after this time; zero: no limit.
-	fits     func(any) bool // Checks the form of the reply; nil: any form.
-	attaches *Session       // The session that this ATTACH attaches.
+	isUrgent bool // Sent before all requests that are not yet sent.
+	isApart  bool // Names session and secret: none need be attached.
+	blocks   bool // Opens, attaches or closes a session.
+	// A refusal can concern another session than the asking one.
+	isOfOther bool
+	isLast    bool           // Sent although its session has ended here.
+	latest    time.Time      // Not sent after this time; zero: no limit.
+	fits      func(any) bool // Checks the form of the reply; nil: any form.
+	attaches  *Session       // The session that this ATTACH attaches.
 
 	line  *line         // The connection it was sent on; nil: not sent.
 	sent  reading       // When it was sent.

@@ -121,6 +121,9 @@ func (s *Session) requestOn(ctx context.Context, l *link, next attempt,
 			last = s.judge(refusal)
 			doubtful = doubtful || refusal.word == "UNKNOWN"
 			if !isToBeRepeated(refusal, doubtful) {
+				if errors.Is(last, ErrLost) && a.isOfOther {
+					return nil, &Error{refusal.word, refusal.text, ErrRefused}
+				}
 				if errors.Is(last, ErrLost) {
 					s.lose(last)
 				}

@@ -452,18 +452,34 @@ func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
 			"hasp: Ask needs a command, as in Ask(ctx, \"LOCK.SHOW\", \"a\")")
 	}
 	verb := strings.ToUpper(words[0])
-	if verb == "SESSION.CLOSE" && len(words) == 1 { // With SESSION: another one.
+	if verb == "SESSION.CLOSE" && !namesSession(words) {
 		return nil, errors.New("hasp: Ask does not close its own session: use Close")
 	}
 	if goesAlone(verb, words) {
 		own := newLink(s.link.where, nil)
 		defer own.close()
-		return s.askOn(ctx, own, ask{words: words, patience: -1})
+		return s.askOn(ctx, own, ask{words: words, patience: -1,
+			isOfOther: !actingVerbs[verb] || namesSession(words)})
 	}
 	if actingVerbs[verb] {
-		words = s.acting(words...)
+		return s.question(ctx, s.acting(words...)...)
 	}
-	return s.question(ctx, words...)
+	return s.askOn(ctx, s.link, ask{words: words, isOfOther: true})
+}
+
+// namesSession is true if the command names the session for which it acts. Its
+// first argument is a name, except that of SESSION.CLOSE.
+func namesSession(words []string) bool {
+	first := 2
+	if strings.EqualFold(words[0], "SESSION.CLOSE") {
+		first = 1
+	}
+	for i, word := range words {
+		if i >= first && strings.EqualFold(word, "SESSION") {
+			return true
+		}
+	}
+	return false
 }
 
 // question is Ask for a command that names its session, or acts for none.
@@ -499,17 +515,13 @@ func setOf(words ...string) map[string]bool {
 // goesAlone is true if the command needs a connection of its own, because it
 // waits, changes the connection, or names a session itself.
 func goesAlone(verb string, words []string) bool {
-	for i, word := range words {
+	for _, word := range words {
 		switch strings.ToUpper(word) {
 		case "WAIT", "FOREVER":
 			return true
-		case "SESSION":
-			if i > 1 { // It is not a name.
-				return true
-			}
 		}
 	}
-	return !actingVerbs[verb] && !readingVerbs[verb]
+	return namesSession(words) || !actingVerbs[verb] && !readingVerbs[verb]
 }
 
 // Check reports whether token is that of a current holder of the lock.

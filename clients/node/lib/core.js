@@ -11,7 +11,7 @@ const { ReplyError } = require('./resp');
 const { ENDLESS, Lease, MS, readClock } = require('./lease');
 const { Link, denial, retryPause, sleep } = require('./link');
 const { HaspError, LEAVES, OF_ASKER, Owners, checkDurations, closesSession,
-  goesAlone, isActing, judge, parseEndpoints } = require('./request');
+  goesAlone, isActing, isOfOther, judge, parseEndpoints } = require('./request');
 
 const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
 
@@ -23,6 +23,9 @@ const toMs = (ns) => (ns === ENDLESS ? Infinity : Number(ns) / Number(MS));
 
 const isOpenStill = ({ code, isForgotten }) => !isForgotten &&
   ['UNREACHABLE', 'UNKNOWN'].includes(code);
+
+const isEndOfSession = ({ code }) =>
+  ['EXPIRED', 'NOSESSION', 'BLACKLISTED'].includes(code);
 
 /** The errors of a request's attempts, and the deadline for more of them. */
 class Trouble {
@@ -160,12 +163,13 @@ class Core extends EventEmitter {
     if (closesSession(words)) {
       throw new TypeError('ask() does not close its own session: use close()');
     }
+    const isOther = isOfOther(words);
     if (!goesAlone(words)) {
-      return (await this.request(words)).reply;
+      return (await this.request(words, { isOther })).reply;
     }
     const link = this.link.another();
     try {
-      return (await this.request(words, { link })).reply;
+      return (await this.request(words, { link, isOther })).reply;
     } finally {
       link.close();
     }
@@ -173,11 +177,13 @@ class Core extends EventEmitter {
 
   /** Sends the request until an answer fits. For a lock, the timeout counts from
    * the end of the wait. 'isDoubtful': the request was sent before under this
-   * number, so it might have been done. Each attempt is added to 'asked', with
+   * number, so it might have been done. 'isOther': a refusal can concern another
+   * session. Each attempt is added to 'asked', with
    * its connection. Resolves with the reply, the time just before the answered
    * request was sent, and the connection. */
   async request(words, { wait = null, timeout = this.timeout, signal,
-    isDoubtful = false, link = null, fits = () => true, asked = [] } = {}) {
+    isDoubtful = false, link = null, fits = () => true, asked = [],
+    isOther = false } = {}) {
     const limit = (wait?.until ?? performance.now()) + timeout;
     const trouble = new Trouble(limit, isDoubtful);
     const all = link === null && isActing(words)
@@ -190,7 +196,7 @@ class Core extends EventEmitter {
         this.check();
         signal?.throwIfAborted();
         const { refused, ...answer } = await this.attempt(link ?? this.link,
-          all, { wait, signal, limit, trouble, fits, asked });
+          all, { wait, signal, limit, trouble, fits, asked, isOther });
         if ('reply' in answer) {
           return answer;
         }
@@ -209,7 +215,8 @@ class Core extends EventEmitter {
 
   /** Resolves with the answer. If the request must be sent again, resolves with
    * the error word of the refusal, or nothing. */
-  async attempt(link, words, { wait, signal, limit, trouble, fits, asked }) {
+  async attempt(link, words,
+    { wait, signal, limit, trouble, fits, asked, isOther }) {
     let { text } = link.endpoint();
     let isSent = false;
     let line;
@@ -262,7 +269,9 @@ class Core extends EventEmitter {
       trouble.note(text, reply, false);
       return {};
     }
-    const error = this.refusal(reply, trouble.isDoubtful);
+    const error = isOther && isEndOfSession(reply)
+      ? new HaspError(reply.code, reply.message)
+      : this.refusal(reply, trouble.isDoubtful);
     if (!isOpenStill(error)) {
       if (!OF_ASKER.includes(reply.code)) {
         link.worked(line);

@@ -23,7 +23,7 @@ const ACTING = ['SESSION.CLOSE', 'LOCK.ACQUIRE', 'LOCK.MACQUIRE',
 const READING = ['SESSION.SHOW', 'SESSION.LIST', 'LOCK.SHOW', 'LOCK.LIST',
   'LOCK.WHY', 'LOCK.TOP', 'LOCK.GRAPH', 'LOCK.CHECK', 'LOCK.HISTORY',
   'FENCE.SHOW', 'FENCE.LIST'];
-const ALONE = ['WAIT', 'FOREVER', 'SESSION'];
+const ALONE = ['WAIT', 'FOREVER'];
 
 /** 'code' says what the caller can do: UNREACHABLE (nothing was done), UNKNOWN
  * (the outcome is not known), LOST (the lease cannot be trusted), SHORT (the
@@ -125,17 +125,27 @@ const isOpened = (reply) => isLease(reply) && Number.isInteger(reply.id) &&
 /** True if the command acts for the session that it names. */
 const isActing = ([verb]) => ACTING.includes(String(verb).toUpperCase());
 
-/** True if the command would end this session without its object's knowledge.
- * One with SESSION names another one. */
-const closesSession = (words) => words.length === 1 &&
+/** True if the command names the session for which it acts. Its first argument
+ * is a name, except that of SESSION.CLOSE. */
+function namesSession(words) {
+  const [verb, ...rest] = words.map((word) => String(word).toUpperCase());
+  return rest.includes('SESSION', verb === 'SESSION.CLOSE' ? 0 : 1);
+}
+
+/** True if the command would end this session without its object's
+ * knowledge. */
+const closesSession = (words) => !namesSession(words) &&
   String(words[0]).toUpperCase() === 'SESSION.CLOSE';
+
+/** True if a refusal of the command can concern another session. */
+const isOfOther = (words) => !isActing(words) || namesSession(words);
 
 /** True if the command needs a connection of its own, because it waits, changes
  * the connection, or names a session itself. */
 function goesAlone(words) {
   const [verb, , ...rest] = words.map((word) => String(word).toUpperCase());
   return !(ACTING.includes(verb) || READING.includes(verb)) ||
-    rest.some((word) => ALONE.includes(word));
+    namesSession(words) || rest.some((word) => ALONE.includes(word));
 }
 
 /** A wait of one owner for locks. A request that must wait is answered QUEUED
@@ -258,5 +268,5 @@ class Owners {
 }
 
 module.exports = { HaspError, LEAVES, OF_ASKER, Owners, Wait, checkDurations,
-  checkOptions, closesSession, goesAlone, isActing, isLease, isOpened, judge,
+  checkOptions, closesSession, goesAlone, isActing, isLease, isOfOther, isOpened, judge,
   parseEndpoints };

@@ -28,8 +28,9 @@ from .lease import Clock, Lease, State, read_clock, to_seconds
 from .link import Denied, Link
 from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
                       Trouble, Wait, check_durations, closes_session,
-                      default_name, goes_alone, is_of_asker, is_opened, judge,
-                      open_words, parse_endpoints, retry_pause, show_endpoint)
+                      default_name, goes_alone, is_of_asker, is_of_other,
+                      is_opened, judge, open_words, parse_endpoints,
+                      retry_pause, show_endpoint)
 from .secret import SecretFile
 from .tie import Tie
 from .tls import Tls
@@ -148,8 +149,13 @@ class Core:
         LOG.debug(text, *arguments)
 
     def _refusal(self, reply: resp.ReplyError,
-                 is_doubtful: bool = False) -> HaspError:
+                 is_doubtful: bool = False,
+                 is_other: bool = False) -> HaspError:
         error = judge(reply, is_doubtful)
+        if is_other and isinstance(error, LeaseLost):
+            return Refused(str(reply))
+        if is_other:
+            return error
         if self._lease.is_endless and reply.code == 'BLACKLISTED':
             error = LeaseLost(str(reply))  # There is no lease to wait for.
         if isinstance(error, LeaseLost):
@@ -219,11 +225,13 @@ class Core:
         if closes_session(words):
             raise ValueError('ask() does not close its own session: use '
                              'close()')
+        is_other = is_of_other(words)
         if not goes_alone(words):
-            return (await self._request(words)).reply
+            return (await self._request(words, is_other=is_other)).reply
         link = self._link.another()
         try:
-            return (await self._request(words, link=link)).reply
+            return (await self._request(words, link=link,
+                                        is_other=is_other)).reply
         finally:
             link.close()
 
@@ -232,13 +240,15 @@ class Core:
                        timeout: Optional[float] = None,
                        is_doubtful: bool = False,
                        link: Optional[Link] = None,
-                       fits: Callable[[Any], bool] = lambda _: True) -> Answer:
+                       fits: Callable[[Any], bool] = lambda _: True,
+                       is_other: bool = False) -> Answer:
         """Sends the request until an answer fits. For a lock, the timeout counts
         from the end of the wait. 'is_doubtful': the request was sent before
-        under this number."""
+        under this number. 'is_other': a refusal can concern another session.
+        """
         limit = (wait.until if wait else time.monotonic()) + \
             (self.timeout if timeout is None else timeout)
-        trouble = Trouble(limit, is_doubtful)
+        trouble = Trouble(limit, is_doubtful, is_other)
         if link is None and str(words[0]).upper() in ACTING:
             words = [*words, 'SESSION', self.id]
         if wait:
@@ -306,7 +316,7 @@ class Core:
         if is_of_asker(reply) and link.denied(line, str(reply)):
             trouble.note(endpoint, OSError(str(reply)), False)
             return ''
-        refusal = self._refusal(reply, trouble.is_doubtful)
+        refusal = self._refusal(reply, trouble.is_doubtful, trouble.is_other)
         if isinstance(refusal, Forgotten) or \
                 not isinstance(refusal, (Unreachable, Unknown)):
             if not is_of_asker(reply):

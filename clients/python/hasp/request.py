@@ -214,20 +214,34 @@ READING = frozenset((
     'SESSION.SHOW', 'SESSION.LIST', 'LOCK.SHOW', 'LOCK.LIST', 'LOCK.WHY',
     'LOCK.TOP', 'LOCK.GRAPH', 'LOCK.CHECK', 'LOCK.HISTORY', 'FENCE.SHOW',
     'FENCE.LIST'))
-ALONE = frozenset(('WAIT', 'FOREVER', 'SESSION'))
+ALONE = frozenset(('WAIT', 'FOREVER'))
 
 
 def goes_alone(words: Sequence[resp.Argument]) -> bool:
     """True if the command needs a connection of its own, because it waits,
     changes the connection, or names a session itself."""
     verb, *rest = (str(word).upper() for word in words)
-    return verb not in ACTING | READING or not ALONE.isdisjoint(rest[1:])
+    return verb not in ACTING | READING or names_session(words) or \
+        not ALONE.isdisjoint(rest[1:])
+
+
+def names_session(words: Sequence[resp.Argument]) -> bool:
+    """True if the command names the session for which it acts. Its first
+    argument is a name, except that of SESSION.CLOSE."""
+    verb, *rest = (str(word).upper() for word in words)
+    return 'SESSION' in rest[verb != 'SESSION.CLOSE':]
 
 
 def closes_session(words: Sequence[resp.Argument]) -> bool:
     """True if the command would end this session without its object's
-    knowledge. One with SESSION names another one."""
-    return str(words[0]).upper() == 'SESSION.CLOSE' and len(words) == 1
+    knowledge."""
+    return str(words[0]).upper() == 'SESSION.CLOSE' and \
+        not names_session(words)
+
+
+def is_of_other(words: Sequence[resp.Argument]) -> bool:
+    """True if a refusal of the command can concern another session."""
+    return str(words[0]).upper() not in ACTING or names_session(words)
 
 
 def retry_pause(attempt: int) -> float:
@@ -270,8 +284,10 @@ class Trouble:
     """The errors of a request's attempts, and the deadline for more of them.
     """
 
-    def __init__(self, limit: float, is_doubtful: bool) -> None:
+    def __init__(self, limit: float, is_doubtful: bool,
+                 is_other: bool) -> None:
         self.is_doubtful = is_doubtful  # An attempt might have been done.
+        self.is_other = is_other  # A refusal can concern another session.
         self._limit = limit
         self._latest = limit - min(ATTEMPT_MIN, (limit - time.monotonic()) / 4)
         self._last: Dict[str, str] = {}

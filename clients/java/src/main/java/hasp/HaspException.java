@@ -47,9 +47,13 @@ public final class HaspException extends RuntimeException {
 
     /** The error for a refusal of a node. */
     HaspException(Resp.Refusal refusal) {
+        this(REASONS.getOrDefault(refusal.word(), Reason.REFUSED), refusal);
+    }
+
+    HaspException(Reason reason, Resp.Refusal refusal) {
         super(refusal.text());
         this.word = refusal.word();
-        this.reason = REASONS.getOrDefault(word, Reason.REFUSED);
+        this.reason = reason;
     }
 
     /** The possible remedy of the caller. */

@@ -67,6 +67,7 @@ final class Link implements AutoCloseable {
         boolean isUrgent; // Sent before all requests that are not yet sent.
         boolean isApart; // Names session and secret: none need be attached.
         boolean blocks; // Opens, attaches or closes a session.
+        boolean isOfOther; // A refusal can concern another session.
         /** Checks the form of the reply. */
         Predicate<Object> fits = reply -> true;
         long latest = Time.FOREVER; // It is not sent after this time.
@@ -81,6 +82,11 @@ final class Link implements AutoCloseable {
             this.session = session;
             this.words = words;
             this.patience = patience;
+        }
+
+        Ask ofOther(boolean is) {
+            isOfOther = is;
+            return this;
         }
 
         /** True if it has just opened a session that a caller still waits

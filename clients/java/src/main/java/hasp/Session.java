@@ -790,19 +790,30 @@ public final class Session implements AutoCloseable {
         if (words.length == 0) {
             throw new IllegalArgumentException("ask() needs a command");
         }
-        // With SESSION it names another one.
-        if (words.length == 1 && words[0].equalsIgnoreCase("SESSION.CLOSE")) {
+        boolean names = namesSession(words);
+        boolean isActing = ACTING.contains(words[0].toUpperCase());
+        if (!names && words[0].equalsIgnoreCase("SESSION.CLOSE")) {
             throw new IllegalArgumentException(
                 "ask() does not close its own session: use close()");
         }
+        if (!goesAlone(words) && isActing) {
+            return question(acting(words));
+        }
         if (!goesAlone(words)) {
-            return question(ACTING.contains(words[0].toUpperCase())
-                ? acting(words) : List.of(words));
+            return request(link, () -> new Link.Ask(this, List.of(words),
+                Link.ANSWER).ofOther(true)).reply;
         }
         try (Link own = new Link(link.address(), null)) {
-            return request(own,
-                () -> new Link.Ask(this, List.of(words), Time.FOREVER)).reply;
+            return request(own, () -> new Link.Ask(this, List.of(words),
+                Time.FOREVER).ofOther(names || !isActing)).reply;
         }
+    }
+
+    /** True if the command names the session for which it acts. Its first
+     * argument is a name, except that of SESSION.CLOSE. */
+    private static boolean namesSession(String... words) {
+        return Stream.of(words).map(String::toUpperCase).toList().lastIndexOf(
+            "SESSION") > (words[0].equalsIgnoreCase("SESSION.CLOSE") ? 0 : 1);
     }
 
     /** True if the command needs a connection of its own, because it waits,
@@ -810,7 +821,7 @@ public final class Session implements AutoCloseable {
     static boolean goesAlone(String... words) {
         List<String> upper = Stream.of(words).map(String::toUpperCase).toList();
         return upper.contains("WAIT") || upper.contains("FOREVER")
-            || upper.lastIndexOf("SESSION") > 1
+            || namesSession(words)
             || !(ACTING.contains(upper.get(0)) || READING.contains(upper.get(0)));
     }
 
@@ -948,7 +959,9 @@ public final class Session implements AutoCloseable {
                 isDoubtful |= refusal.word().equals("UNKNOWN");
                 last = refusal.text();
                 if (!error.isToBeRepeated(isDoubtful)) {
-                    throw judged(error);
+                    throw ask.isOfOther && error.reason() == Reason.LOST
+                        ? new HaspException(Reason.REFUSED, refusal)
+                        : ask.isOfOther ? error : judged(error);
                 }
             } catch (Link.TooLate e) {
                 throw new HaspException(Reason.UNREACHABLE,
