@@ -513,6 +513,13 @@ def test_history_tells_what_has_happened_to_a_lock():
         table = hasp(endpoint, "history", "a", "--count", "2").stdout
         assert "released" in table and "granted" not in table
         assert "\x1b" not in table and "soon" in table
+        assert "TRACE" not in table  # No event has one.
+        trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        with node.connect() as client:
+            Session(client, ttl=60000)
+            client.do("LOCK.ACQUIRE", "a", "TRACE", trace)
+        table = hasp(endpoint, "history", "a").stdout
+        assert "TRACE" in table and trace in table
         assert hasp(endpoint, "history", "b").stdout.count("\n") <= 1
         # After a start earlier events are missing, and it says so.
         node.stop()

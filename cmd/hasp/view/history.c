@@ -7,15 +7,27 @@
 
 #include "cmd/hasp/tool.h"
 
-static const struct view_field event_fields[] = {
-    {"time", "TIME", FIELD_TEXT},
-    {"kind", "KIND", FIELD_TEXT},
-    {"session", "SESSION", FIELD_ID},
-    {"token", "TOKEN", FIELD_ID},
-    {"message", "MESSAGE", FIELD_TEXT},
-    {"id", "ID", FIELD_TEXT},
-    {0},
-};
+#define EVENT_FIELDS                                                    \
+    {"time", "TIME", FIELD_TEXT}, {"kind", "KIND", FIELD_TEXT},         \
+        {"session", "SESSION", FIELD_ID}, {"token", "TOKEN", FIELD_ID}, \
+        {"message", "MESSAGE", FIELD_TEXT},                             \
+    {                                                                   \
+        "id", "ID", FIELD_TEXT                                          \
+    }
+static const struct view_field event_fields[] = {EVENT_FIELDS, {0}};
+static const struct view_field traced_fields[] = {
+    EVENT_FIELDS, {"trace", "TRACE", FIELD_TEXT}, {0}};
+
+/* The column of traces is wide, so it is shown only if there are any. */
+static const struct view_field *history_fields(const json_t *events)
+{
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        if (json_object_get(json_array_get(events, i), "trace") != NULL) {
+            return traced_fields;
+        }
+    }
+    return event_fields;
+}
 
 int run_history(struct tool *tool, char **argv)
 {
@@ -38,7 +50,7 @@ int run_history(struct tool *tool, char **argv)
         value_add_time(json_array_get(events, i), "time_ms",
                        "before its start");
     }
-    output_rows(tool->format, event_fields, events);
+    output_rows(tool->format, history_fields(events), events);
     json_t *is_cut = value_at(history, "is_cut");
     if (json_is_true(is_cut) || json_integer_value(is_cut) != 0) {
         tool_say(tool,
