@@ -3,7 +3,7 @@
 """Counts the instructions of acquire and release on three nodes.
 
     tools/cycle_cost.py DIRECTORY [--clients N] [--connections N]
-                        [--seconds S] [--keep FOLDER]
+                        [--seconds S] [--slow-ms N] [--keep FOLDER]
 
 DIRECTORY has haspd and bench, as build/release does. Each node runs under
 valgrind's callgrind while 'bench cycle' makes load. The loop's instructions for
@@ -63,13 +63,14 @@ def inclusive(path):
     return found
 
 
-def start(directory, folder, number, ports):
+def start(directory, folder, number, ports, slow_ms):
     members = ''.join(
         f'member = {i + 1} 127.0.0.1:{ports[2 * i]} 127.0.0.1:{ports[2 * i + 1]}\n'
         for i in range(3))
     config = f'{folder}/{number}.conf'
     with open(config, 'w', encoding='utf-8') as out:
-        out.write(f'[cluster]\nname = cost\n{members}')
+        out.write(f'[cluster]\nname = cost\n{members}'
+                  f'[node]\nslow_ms = {slow_ms}\n')
     with open(f'{folder}/{number}.log', 'w', encoding='utf-8') as log:
         # An election time that valgrind's pace does not exceed.
         return subprocess.Popen(
@@ -144,6 +145,8 @@ def main():
     parser.add_argument('--connections', type=int, default=4,
                         help='0: one for each client')
     parser.add_argument('--seconds', type=float, default=8)
+    parser.add_argument('--slow-ms', type=int, default=100,
+                        help='node.slow_ms; 0: no slow log')
     parser.add_argument('--keep')
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix='hasp-cost-') as temporary:
@@ -154,7 +157,8 @@ def main():
         nodes = []
         try:
             for number in range(1, 4):
-                nodes.append(start(options.directory, folder, number, ports))
+                nodes.append(start(options.directory, folder, number, ports,
+                                   options.slow_ms))
             report(options, *measure(options, folder, nodes, ports))
         finally:
             for node in nodes:
