@@ -99,6 +99,11 @@ quick()
         NO_OWN_CHECK RECORDED_LATER NOBODY_CONTINUES REMOVE_KEEPS_RECORD; do
         try fails replace $without
     done
+    try holds replace AUTO
+    for without in NO_MARK_CHECK NO_PAUSE ONLY_ASKED NO_OTHERS_CHECK \
+        NO_OWN_CHECK NOBODY_CONTINUES EMPTY_EVERY_TIME; do
+        try fails replace AUTO $without
+    done
     try holds cells
     try holds cells ROUND ANY_TOKEN
     for without in NO_EMPTY_CHECK NO_TAKER NO_EPOCH_CHECK \

@@ -7,7 +7,11 @@
  *
  * Member A is wiped, gets a directory with a past, its first one runs elsewhere
  * or returns; B is down or wiped. C leads, or another leader that knows what is
- * committed. After a calm A must vote with the directory that its node has. */
+ * committed. After a calm A must vote with the directory that its node has.
+ *
+ * With AUTO the leader also begins one without a request
+ * (cluster.replace_empty), and a mount can be missing: the node then runs with
+ * an empty directory in a volume without the marker. */
 
 #ifndef WIPES
 #define WIPES 3     /* A gets another directory so often. */
@@ -39,6 +43,9 @@ bool b_wiped;
 bool busy;
 byte asked;
 
+bool own;           /* No request: the leader has begun it. */
+byte unmarked;      /* Bits: directories in a volume without the marker. */
+
 byte changes;
 bool calm;
 
@@ -46,6 +53,7 @@ bool calm;
 #define IS_REMOVED(d) ((removed >> (d)) & 1)
 #define IS_USED(d) ((used >> (d)) & 1)
 #define IS_FOREIGN(d) ((foreign >> (d)) & 1)
+#define IS_UNMARKED(d) ((unmarked >> (d)) & 1)
 #define B_IS_THERE (b_up && !b_wiped)
 #define A_IS_THERE (place != 0 && (place == runs || (twin && place == 1)))
 
@@ -87,6 +95,32 @@ bool calm;
 #define CONTINUES (wanted != 0 && !votes)
 #endif
 
+/* No model of an hour: a removal forbids the leader's own beginning for ever. */
+#ifdef NO_MARK_CHECK
+#define IS_MOUNTED 1
+#else
+#define IS_MOUNTED (!IS_UNMARKED(runs))
+#endif
+#ifdef NO_PAUSE
+#define HAS_PAUSED 1
+#else
+#define HAS_PAUSED (removed == 0)
+#endif
+#ifdef ONLY_ASKED
+#define MAY_BEGIN 0
+#else
+#define MAY_BEGIN (IS_MOUNTED && HAS_PAUSED)
+#endif
+#ifdef AUTO
+#define BEGINS (votes && place != runs && MAY_BEGIN && \
+                IS_EMPTY(runs) && OTHERS_ARE_THERE && IS_LOST)
+/* What the leader has to do alone, in the calm. */
+#define MUST_BEGIN (votes && !IS_UNMARKED(runs) && removed == 0)
+#else
+#define BEGINS 0
+#define MUST_BEGIN 0
+#endif
+
 /* The step that the state asks for when A's node has answered. */
 #define CAN_RECORD \
     (wanted != asked && place != asked && IS_EMPTY(asked) && MAY_RECORD)
@@ -103,6 +137,8 @@ bool calm;
 inline remove_it()
 {
     assert(B_IS_THERE);     /* No second voter is missing meanwhile. */
+    assert(!own || !IS_UNMARKED(asked)); /* The former one may be intact. */
+    assert(!own || removed == 0);        /* Not at each start. */
     k = ALIVE;
     removed = removed | BIT(place);
     place = 0;
@@ -131,6 +167,11 @@ end:
     :: d_step { FAULT(newest < DIRS - 1 && !left) ->
            newest++; runs = newest;
            foreign = foreign | BIT(newest); used = used | BIT(newest) }
+#ifdef AUTO
+    :: d_step { FAULT(newest < DIRS && !left) ->
+           newest++; runs = newest;
+           unmarked = unmarked | BIT(newest) }
+#endif
     :: d_step { FAULT(runs != 1) -> runs = 1 }      /* The mount is back. */
     :: d_step { FAULT(runs != newest) -> runs = newest }
     :: d_step { FAULT(runs != 1) -> twin = !twin }
@@ -144,8 +185,8 @@ end:
     /* Operators: replace, and give up. After the calm they repeat it while A
      * is a voter. */
     :: d_step { !busy && !IS_DONE && !left &&
-                (calm -> votes : place != 0 || wanted != 0) ->
-           busy = true; asked = runs }
+                (calm -> votes && !MUST_BEGIN : place != 0 || wanted != 0) ->
+           busy = true; own = false; asked = runs }
     :: d_step { FAULT(!busy && wanted != 0 && place == 0) ->
            left = true;
 #ifndef REMOVE_KEEPS_RECORD
@@ -154,7 +195,9 @@ end:
            skip }
 
     /* The leader. */
-    :: d_step { !busy && CONTINUES -> busy = true; asked = runs }
+    :: d_step { !busy && CONTINUES -> busy = true; own = false; asked = runs }
+    :: d_step { !busy && !IS_DONE && !left && BEGINS ->
+           busy = true; own = true; asked = runs }
     :: d_step { busy && CAN_RECORD -> wanted = asked }
     :: d_step { busy && CAN_REMOVE -> remove_it() }
     :: d_step { busy && CAN_ADD -> add_it() }
@@ -169,6 +212,8 @@ end:
            calm = true; runs = newest; twin = false; b_up = true;
            b_wiped = false; busy = false }
     :: d_step { calm && !busy && !CONTINUES && !votes -> assert(false) }
+    :: d_step { calm && !busy && !IS_DONE && MUST_BEGIN && !BEGINS ->
+           assert(false) }
     :: calm && IS_DONE && !busy -> break
     od
 }
