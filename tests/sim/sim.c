@@ -21,6 +21,7 @@
 #include "tests/sim/sim_loss.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_places.h"
 #include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_restore.h"
 #include "tests/sim/sim_slow.h"
@@ -189,6 +190,7 @@ static void build(struct sim *sim)
     sim->host_count = sim->node_count + sim->client_count;
     sim->restore = sim_restore_new(sim);
     sim->replace = sim_replace_new(sim);
+    sim->places = sim_places_new(sim);
     sim_users_init(sim);
     sim->net = sim_net_new(sim);
     sim->check = sim_check_new(sim);
@@ -411,6 +413,7 @@ void sim_done(struct sim *sim)
     sim_faults_free(sim->faults);
     sim_restore_free(sim->restore);
     sim_replace_free(sim->replace);
+    sim_places_free(sim->places);
     sim_check_free(sim->check);
     sim_net_free(sim->net);
     heap_done(&sim->events);

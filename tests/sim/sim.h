@@ -185,6 +185,7 @@ struct sim {
     struct sim_faults *faults;
     struct sim_restore *restore;
     struct sim_replace *replace;
+    struct sim_places *places;
     struct sim_flood *flood;   /* NULL: no flood at present. */
     uint64_t settled;          /* Machines that were given a number so far. */
     struct sim_event exchange; /* Exchange of a node's version. */

@@ -21,6 +21,7 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_places.h"
 #include "tests/sim/sim_silence.h"
 #include "tests/sim/sim_slow.h"
 #include "tests/sim/sim_users.h"
@@ -541,6 +542,7 @@ static void write_entry(struct sim *sim, struct sim_node *node, uint64_t place,
         CHECK(replica_members_decode(entry->body, &check->members) == 0);
         note_members(check, place);
     }
+    sim_places_entry(sim->places, entry, &check->members);
     check->newest = place;
     sim->stats.entries++;
     sim_note(sim, sim_node_host(node), "commits", entry->log_index, entry->term,

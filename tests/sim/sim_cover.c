@@ -87,6 +87,7 @@ enum state {
     STATE_OLD_TWICE,
     STATE_OLD_VOTER,
     STATE_LOST_DISK,
+    STATE_UNASKED,
     STATE_ENDED_64,
     STATE_ENDED_1024,
     STATE_COUNT
@@ -130,6 +131,7 @@ static const char *const state_names[] = {
     [STATE_OLD_TWICE] = "three directories of one number run",
     [STATE_OLD_VOTER] = "an old directory's successor is a voter",
     [STATE_LOST_DISK] = "a member has lost its disk",
+    [STATE_UNASKED] = "a leader replaces a lost disk by itself",
     [STATE_ENDED_64] = "more than 64 holds end between two heartbeats",
     [STATE_ENDED_1024] = "more than 1,024 holds end between two heartbeats",
     [STATE_WITHDRAWN] = "a client that has lost its right holds the lock",
@@ -172,6 +174,11 @@ void sim_cover_vote(struct sim *sim, bool is_taken)
 void sim_cover_lost_disk(struct sim *sim)
 {
     reach(sim, STATE_LOST_DISK, true);
+}
+
+void sim_cover_unasked(struct sim *sim)
+{
+    reach(sim, STATE_UNASKED, true);
 }
 
 void sim_cover_ended(struct sim *sim, uint32_t count)

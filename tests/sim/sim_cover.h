@@ -27,6 +27,8 @@ void sim_cover_ended(struct sim *sim, uint32_t count);
 void sim_cover_vote(struct sim *sim, bool is_taken);
 /* A member has lost its disk. */
 void sim_cover_lost_disk(struct sim *sim);
+/* A leader has begun a replacement without a request. */
+void sim_cover_unasked(struct sim *sim);
 /* The vote of a node that led when it was requested. */
 void sim_cover_leader_goes(struct sim *sim);
 

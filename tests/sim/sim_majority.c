@@ -7,6 +7,7 @@
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_cover.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_places.h"
 
 static bool is_voter(const struct replica_members *members, uint64_t id)
 {
@@ -59,6 +60,7 @@ void sim_majority_look(struct sim *sim, struct sim_node *node,
     const struct replica *replica = core_replica(core);
     replica_members(replica, &members);
     uint64_t id = lost_vote(known, &members);
+    sim_places_look(sim->places, node, known, &members);
     *known = members;
     if (id == 0 || replica_role(replica) != REPLICA_LEADER ||
         sim_majority_forces(sim, id)) {

@@ -14,6 +14,7 @@
 #include "tests/sim/sim_events.h"
 #include "tests/sim/sim_full.h"
 #include "tests/sim/sim_node_parts.h"
+#include "tests/sim/sim_places.h"
 #include "tests/sim/sim_silence.h"
 #include "tests/sim/sim_version.h"
 
@@ -333,6 +334,8 @@ static struct core_options make_options(struct sim_node *node)
         .id = node->id,
         .seed = prng_next(&sim->prng),
         .incarnation = node->incarnation,
+        .replace_empty_ns = sim_places_empty_ns(sim),
+        .is_marked = sim_node_is_marked(node),
         .accused = node->disk.accused,
         .token_base = (EPOCH_SECONDS + sim->now_ns / SIM_S) << 20,
         .election_ms = node->election_ms,
@@ -522,12 +525,23 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_disk_init(&node->disk, node->sim, node);
     node->life = node->sim->life;
     node->was_wiped = true;
+    node->is_unmarked = false;
     node->wiped_ns = node->sim->now_ns;
     node->incarnation = 0; /* Until it starts: an operator cannot know it. */
     node->was_clean = false;
     node->rots = false;
     node->was_removed = false;
     sim_peers_configure(node->peers, members);
+}
+
+void sim_node_unmark(struct sim_node *node)
+{
+    node->is_unmarked = true;
+}
+
+bool sim_node_is_marked(const struct sim_node *node)
+{
+    return !node->is_unmarked;
 }
 
 uint64_t sim_node_wiped_ns(const struct sim_node *node)

@@ -74,6 +74,9 @@ bool sim_node_was_removed(const struct sim_node *node);
 void sim_node_start_again(struct sim_node *node);
 /* When its directory was last emptied; 0: never. */
 uint64_t sim_node_wiped_ns(const struct sim_node *node);
+/* Until it is wiped again its volume has no marker (cluster.replace_empty). */
+void sim_node_unmark(struct sim_node *node);
+bool sim_node_is_marked(const struct sim_node *node);
 /* It is not a founder, and was never prepared to become a member. */
 bool sim_node_is_fresh(const struct sim_node *node);
 /* Asks it to stop cleanly. */

@@ -63,6 +63,7 @@ struct sim_node {
     uint32_t probe_host;
     uint32_t probe_port;
     bool was_wiped;
+    bool is_unmarked;    /* Its volume looks like a missing mount. */
     uint64_t wiped_ns;   /* When, the last time. */
     bool was_removed;    /* It is not started again before it is wiped. */
     bool is_dying;       /* Nothing it does reaches the world. */

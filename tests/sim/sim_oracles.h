@@ -162,6 +162,11 @@ enum sim_oracle {
      * expires, no KEEP is refused with BUSY, no term begins, and a dead holder
      * ends in its bound (sim_flood.h). */
     ORACLE_FLOODS,
+    /* 38. No two members have one directory, and a removed one is never named
+     * again. A lost directory is replaced only while all other voters are
+     * heard, and by the leader itself only by an empty one in a mounted volume,
+     * once an hour (sim_places.h). */
+    ORACLE_PLACES,
 
     ORACLE_END
 };

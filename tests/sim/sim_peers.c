@@ -247,11 +247,12 @@ static void go_down(struct sim_peers *peers, struct sim_link *link,
     }
 }
 
-/* A message has arrived from there. */
+/* A message has arrived from there. The member is heard only once its HELLO is
+ * accepted, as in net/peer_link.c: a lost directory dials all the time. */
 static void hear(struct sim_peers *peers, struct sim_link *link)
 {
     link->heard_ns = peers->sim->now_ns;
-    if (peers->peer[link->id].link == link) {
+    if (link->is_up && peers->peer[link->id].link == link) {
         peers->peer[link->id].heard_ns = link->heard_ns;
     }
 }

@@ -13,6 +13,7 @@
 #include "tests/sim/sim_majority.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_old.h"
+#include "tests/sim/sim_places.h"
 #include "tests/sim/sim_worker.h"
 
 /* By tenths of all runs. */
@@ -24,6 +25,9 @@
 #define ANSWER_NS (4 * SIM_S)
 /* Unfinished work is abandoned after this time. */
 #define PATIENCE_NS (12 * SIM_S)
+/* How much longer the operator waits for a leader that may do it by itself:
+ * leaders that change all the time do not. */
+#define LEADER_NS (20 * SIM_S)
 /* A lost disk has to be replaced within this time. */
 #define FINISH_NS (40 * SIM_S)
 
@@ -34,6 +38,7 @@ enum stage {
     REMOVE,
     ADD,
     PROMOTE,
+    AWAIT,   /* The leader does it by itself, or an operator after a while. */
     REPLACE, /* One request does it all; repeated until it is answered OK. */
 };
 
@@ -49,9 +54,10 @@ struct sim_replace {
     bool promotes;          /* ... and gets its vote later. */
     bool goes_on;           /* The replacement is replaced, too. */
     bool has_lost;          /* A disk is lost: once in a run. */
-    bool is_lost; /* The disk of this node: it must not stay a member. */
-    bool stays;   /* The machine whose disk is lost is added again, ... */
-    bool at_once; /* ... by RAFT.REPLACE. */
+    bool is_lost;   /* The disk of this node: it must not stay a member. */
+    bool stays;     /* The machine whose disk is lost is added again, ... */
+    bool at_once;   /* ... by RAFT.REPLACE, ... */
+    bool by_itself; /* ... or by the leader (cluster.replace_empty). */
     uint64_t not_before_ns;
     uint64_t until_ns;
 };
@@ -158,12 +164,17 @@ static void lose_disk(struct sim_replace *replace,
                       const struct replica_members *members)
 {
     struct sim *sim = replace->sim;
+    bool heals = sim_places_empty_ns(sim) != 0;
     sim_note(sim, sim_node_host(replace->old), "has lost its disk", 0, 0, 0);
     sim_node_wipe(replace->old, members);
+    if (heals && sim_chance(sim, 0.25)) {
+        sim_node_unmark(replace->old);
+    }
     sim_node_start(replace->old);
     replace->has_lost = replace->is_lost = true;
-    replace->stays = sim_chance(sim, 0.7);
-    replace->at_once = replace->stays && sim_chance(sim, 0.6);
+    replace->stays = sim_chance(sim, heals ? 0.95 : 0.7);
+    replace->at_once = replace->stays && sim_chance(sim, heals ? 0.95 : 0.6);
+    replace->by_itself = replace->at_once && heals;
     sim_cover_lost_disk(sim);
 }
 
@@ -188,15 +199,17 @@ void sim_replace_begin(struct sim *sim)
     sim_note(sim, sim_node_host(replace->old), "is to be replaced", replace->id,
              0, 0);
     replace->stays = replace->is_lost = replace->at_once = false;
+    replace->by_itself = false;
     if (replace->old != sim_leader(sim) && may_lose_disk(replace, &members) &&
-        sim_chance(sim, 0.25)) {
+        sim_chance(sim, sim_places_empty_ns(sim) != 0 ? 0.8 : 0.25)) {
         lose_disk(replace, &members);
     } else {
         sim_old_part(sim, replace->old);
     }
     uint64_t rest_ms = sim_chance(sim, 0.5) ? 300 : 4000;
     enter(replace,
-          replace->at_once                  ? REPLACE
+          replace->by_itself                ? AWAIT
+          : replace->at_once                ? REPLACE
           : replace->old == sim_leader(sim) ? HAND_OVER
           : sim_chance(sim, 0.3)            ? DEMOTE
                                             : REMOVE,
@@ -278,6 +291,27 @@ static void replace_is_done(struct sim_replace *replace)
     sim_note(sim, sim_node_host(replace->old), "has its place again",
              replace->id, 0, 0);
     replace->stage = NOTHING;
+}
+
+/* Waits for the leader, but not for ever: the operator does it then. */
+static void await(struct sim_replace *replace)
+{
+    struct sim *sim = replace->sim;
+    struct replica_members members;
+    const struct replica_member *member = NULL;
+    if (sim_members(sim, &members)) {
+        member = replica_members_find(&members, replace->id);
+    }
+    if (member != NULL && member->role == MEMBER_VOTER &&
+        member->incarnation == sim_node_incarnation(replace->old)) {
+        replace_is_done(replace);
+    } else if (sim->now_ns >= replace->until_ns + LEADER_NS ||
+               (sim->now_ns >= replace->until_ns &&
+                !sim_node_is_marked(replace->old))) {
+        enter(replace, REPLACE, 500);
+    } else {
+        replace->not_before_ns = sim->now_ns + 200 * SIM_MS;
+    }
 }
 
 /* --- Asking --------------------------------------------------------------- */
@@ -480,6 +514,10 @@ void sim_replacer_work(struct sim_replacer *replacer)
         take(replacer);
     }
     sim_channel_watch(channel);
+    if (replace->stage == AWAIT && sim->now_ns >= replace->not_before_ns) {
+        await(replace);
+        return;
+    }
     if (!replacer->client->is_draining && replace->stage != NOTHING &&
         sim->now_ns >= replace->not_before_ns &&
         sim_channel_is_ready(channel)) {
