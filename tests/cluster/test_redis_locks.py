@@ -11,12 +11,14 @@ import subprocess
 
 import pytest
 
+from bounded import bounded_to
 from cluster import Cluster, wait_until
 from debian_files import unpack
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lock_clients")
 SPARE_S = 120  # For all sections, on a busy machine.
 COUNT = 15
+bounded = bounded_to(360)  # npm also fetches the libraries.
 PHP = ["php8.2-cli", "php8.2-common", "php8.2-redis", "php8.2-igbinary", "php-predis",
        "php-symfony-lock", "php-symfony-deprecation-contracts", "php-psr-log",
        "libargon2-1", "libsodium23"]
@@ -116,6 +118,7 @@ def test_ruby_redis(cluster, tmp_path, tmp_path_factory):
 def test_the_libraries_of_npm(cluster, tmp_path):
     for file in ("locks.js", "package.json"):
         shutil.copy(os.path.join(FOLDER, file), tmp_path)
+    shutil.copytree(os.path.join(FOLDER, "framework"), tmp_path / "framework")
     try:
         subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts",
                         "--legacy-peer-deps", "--fetch-retries=0"], cwd=tmp_path,
