@@ -13,8 +13,8 @@ import time
 
 import pytest
 
-from cluster import Cluster
-from tls_cluster import HASP, TlsCluster, tool
+from cluster import Client, Cluster
+from tls_cluster import HASP, TlsCluster, as_user, tool
 
 LONGEST_S = 20
 NAME = "payroll/nightly-close"
@@ -72,6 +72,8 @@ def busy():
                            if isinstance(opened["secret"], bytes)
                            else opened["secret"])
             client.do("LOCK.ACQUIRE", NAME)
+            with leader.door() as door:
+                door.do("NODE.SET", "metrics.class", NAME)
             for folder, _, names in os.walk(cluster.certs):
                 for name in names:
                     if name.endswith(".key"):
@@ -94,6 +96,10 @@ def test_a_bundle_has_the_pieces_and_no_secret(busy, tmp_path):
                       "sessions", "denied", "blacklist"):
             text = files["node-%d-%s.json" % (node.id, piece)]
             assert b'"error"' not in text, (piece, text)
+        page = files["node-%d-metrics.txt" % node.id]
+        assert re.search(rb"^hasp_raft_is_leader [01]$", page, re.M)
+    page = files["node-%d-metrics.txt" % leader.id]
+    assert b'{class="%s"} ' % NAME.encode() in page
     assert b"became leader" in files["machine-log.txt"]
     assert b"disk_reserve" in files["machine-config.txt"]
     assert re.search(rb"^OK\tdirectory\t", files["machine-doctor.txt"], re.M)
@@ -109,9 +115,21 @@ def test_a_bundle_has_the_pieces_and_no_secret(busy, tmp_path):
 
 def test_a_redacted_bundle_has_no_name_either(busy, tmp_path):
     cluster, leader, secrets = busy
-    files, done = bundle(cluster, tmp_path / "b.tar.gz", "--redact",
-                         "--config", leader.config, "--log", leader.log_path)
+    config = tmp_path / "haspd.conf"
+    with open(leader.config) as file:
+        config.write_text(file.read() + "[metrics]\nclass = %s\n" % NAME)
+    with Client(leader.client_port, 10, as_user(cluster.certs)) as client:
+        client.do("AUTH", "dave", secrets[0])
+        files, done = bundle(cluster, tmp_path / "b.tar.gz", "--redact",
+                             "--config", config, "--log", leader.log_path)
     assert "--redact" not in done.stderr
+    page = files["node-%d-metrics.txt" % leader.id]
+    for label in (b'class="', b'user="'):
+        assert re.search(label + b'h-[0-9a-f]{16}"', page)
+    # Other labels stay.
+    assert re.search(rb'^hasp_turn_seconds_bucket{le="0.001"} \d+$', page, re.M)
+    assert re.search(rb"^class = h-[0-9a-f]{16} ; file$",
+                     files["machine-config.txt"], re.M)
     for name, text in files.items():
         for word in NAMES + secrets:
             assert word.encode() not in text, (name, word)

@@ -67,6 +67,29 @@ void bundle_add_log(struct debug_bundle *bundle, const char *name,
     bundle_add(bundle, name, buffer_bytes(&redacted));
 }
 
+void bundle_add_metrics(struct debug_bundle *bundle, const char *name,
+                        struct bytes page)
+{
+    AUTO(buffer_done) struct buffer redacted = {0};
+    if (bundle->redacts) {
+        redact_after(bundle, page,
+                     (const char *const[]){"user=", "class=", NULL}, &redacted);
+        page = buffer_bytes(&redacted);
+    }
+    bundle_add(bundle, name, page);
+}
+
+void bundle_add_config(struct debug_bundle *bundle, const char *name,
+                       struct bytes printed)
+{
+    AUTO(buffer_done) struct buffer redacted = {0};
+    if (bundle->redacts) {
+        redact_lines_of(bundle, printed, "class = ", &redacted);
+        printed = buffer_bytes(&redacted);
+    }
+    bundle_add(bundle, name, printed);
+}
+
 /* The names and sums of the files, and what made them. */
 static void bundle_finish(struct debug_bundle *bundle)
 {

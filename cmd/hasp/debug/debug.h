@@ -38,6 +38,21 @@ void bundle_add_json(struct debug_bundle *bundle, const char *name,
 void bundle_add_log(struct debug_bundle *bundle, const char *name,
                     struct bytes lines);
 
+/* Adds a page of metrics; the labels 'user' and 'class' have names. */
+void bundle_add_metrics(struct debug_bundle *bundle, const char *name,
+                        struct bytes page);
+/* Adds what haspd --print-config prints; metrics.class has names. */
+void bundle_add_config(struct debug_bundle *bundle, const char *name,
+                       struct bytes printed);
+
+/* Appends the text; values in quotes after one of these keys, which end with
+ * a NULL, are hashed. */
+void redact_after(const struct debug_bundle *bundle, struct bytes text,
+                  const char *const *keys, struct buffer *out);
+/* Appends the lines; the rest of one that begins with 'start' is hashed, up to
+ * the comment of --print-config. */
+void redact_lines_of(const struct debug_bundle *bundle, struct bytes lines,
+                     const char *start, struct buffer *out);
 /* Replaces the names inside by hashes. */
 void redact_json(const struct debug_bundle *bundle, json_t *value);
 /* Appends the lines with hashes instead of quoted values, except that of

@@ -32,6 +32,64 @@
 #define PATIENT_MS 2000
 #define IMPATIENT_MS 300
 
+/* --- Metrics --------------------------------------------------------------
+ */
+
+/* Connects to "host:port"; -1: it is not there. */
+static int dial_http(const char *address)
+{
+    char host[256], service[8];
+    uint16_t port;
+    struct timeval patience = {.tv_sec = 2};
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    if (address_split(address, host, sizeof host, &port) != 0) {
+        return -1;
+    }
+    /* An address on which it listens, not one to go to. */
+    const char *to = host[0] == '*' || strcmp(host, "0.0.0.0") == 0
+                         ? "127.0.0.1"
+                         : host;
+    snprintf(service, sizeof service, "%u", port);
+    if (getaddrinfo(to, service, &hints, &list) != 0) {
+        return -1;
+    }
+    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience,
+                         sizeof patience);
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience,
+                         sizeof patience);
+        if (connect(fd, list->ai_addr, list->ai_addrlen) != 0) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    freeaddrinfo(list);
+    return fd;
+}
+
+/* The node's metrics over plain HTTP. */
+static void fetch_metrics(const char *address, struct buffer *out)
+{
+    static const char request[] = "GET /metrics HTTP/1.0\r\n"
+                                  "Host: localhost\r\n\r\n";
+    char piece[4096];
+    int fd = dial_http(address);
+    if (fd < 0) {
+        buffer_printf(out, "cannot read the metrics of %s: %s\n", address,
+                      strerror(errno));
+        return;
+    }
+    if (write(fd, request, sizeof request - 1) > 0) {
+        ssize_t size;
+        while (out->size < METRICS_SIZE_MAX &&
+               (size = read(fd, piece, sizeof piece)) > 0) {
+            buffer_put(out, piece, (size_t)size);
+        }
+    }
+    close(fd);
+}
+
 /* --- Nodes ---------------------------------------------------------------- */
 
 static const struct {
@@ -50,6 +108,48 @@ static const struct {
     {"sessions.json", {"SESSION.LIST", "COUNT", "100"}, true},
     {"blacklist.json", {"BLACKLIST.LIST", "COUNT", "100"}, true},
 };
+
+/* The value of a setting in the answer of NODE.SETTINGS; "" if it has none. */
+static const char *setting_of_node(json_t *settings, const char *name)
+{
+    json_t *setting;
+    size_t i;
+    json_array_foreach (settings, i, setting) {
+        if (strcmp(value_text(setting, "name"), name) == 0) {
+            return value_text(setting, "value");
+        }
+    }
+    return "";
+}
+
+/* The metrics of a node, once, at the host of its endpoint and the port of its
+ * listen.http. */
+static void gather_node_metrics(struct debug_bundle *bundle, json_t *status,
+                                size_t number)
+{
+    AUTO(buffer_done) struct buffer page = {0};
+    char name[64], host[256], at[256], address[300];
+    uint16_t client_port, port;
+    json_auto_t *settings = NULL;
+    const char *endpoint = value_text(status, "endpoint");
+    if (tool_ask(bundle->tool, WORDS("NODE.SETTINGS"), NULL, &settings) != 0) {
+        buffer_printf(&page, "not read: NODE.SETTINGS was not answered\n");
+    } else if (address_split(setting_of_node(settings, "listen.http"), at,
+                             sizeof at, &port) != 0 ||
+               strcmp(setting_of_node(settings, "tls.http"), "off") != 0) {
+        buffer_printf(&page, "not read: listen.http is off, or tls.http is "
+                             "required\n");
+    } else {
+        bool is_far = address_split(endpoint, host, sizeof host,
+                                    &client_port) == 0;
+        bool has_colon = is_far && strchr(host, ':') != NULL;
+        snprintf(address, sizeof address, "%s%.200s%s:%u", has_colon ? "[" : "",
+                 is_far ? host : "127.0.0.1", has_colon ? "]" : "", port);
+        fetch_metrics(address, &page);
+    }
+    snprintf(name, sizeof name, "node-%zu-metrics.txt", number);
+    bundle_add_metrics(bundle, name, buffer_bytes(&page));
+}
 
 static void gather_node(struct debug_bundle *bundle, json_t *status,
                         size_t number)
@@ -76,6 +176,7 @@ static void gather_node(struct debug_bundle *bundle, json_t *status,
                  node_requests[i].name);
         bundle_add_json(bundle, name, answer, node_requests[i].has_names);
     }
+    gather_node_metrics(bundle, status, number);
 }
 
 void gather_nodes(struct debug_bundle *bundle)
@@ -185,61 +286,6 @@ static void inspect_snapshots(struct debug_bundle *bundle,
     bundle_add(bundle, "machine-snapshots.txt", buffer_bytes(&all));
 }
 
-/* Connects to "host:port"; -1: it is not there. */
-static int dial_http(const char *address)
-{
-    char host[256], service[8];
-    uint16_t port;
-    struct timeval patience = {.tv_sec = 2};
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    if (address_split(address, host, sizeof host, &port) != 0) {
-        return -1;
-    }
-    /* An address on which it listens, not one to go to. */
-    const char *to = host[0] == '*' || strcmp(host, "0.0.0.0") == 0
-                         ? "127.0.0.1"
-                         : host;
-    snprintf(service, sizeof service, "%u", port);
-    if (getaddrinfo(to, service, &hints, &list) != 0) {
-        return -1;
-    }
-    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience,
-                         sizeof patience);
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience,
-                         sizeof patience);
-        if (connect(fd, list->ai_addr, list->ai_addrlen) != 0) {
-            close(fd);
-            fd = -1;
-        }
-    }
-    freeaddrinfo(list);
-    return fd;
-}
-
-/* The node's metrics over plain HTTP. */
-static void fetch_metrics(const char *address, struct buffer *out)
-{
-    static const char request[] = "GET /metrics HTTP/1.0\r\n"
-                                  "Host: localhost\r\n\r\n";
-    char piece[4096];
-    int fd = dial_http(address);
-    if (fd < 0) {
-        buffer_printf(out, "cannot read the metrics of %s: %s\n", address,
-                      strerror(errno));
-        return;
-    }
-    if (write(fd, request, sizeof request - 1) > 0) {
-        ssize_t size;
-        while (out->size < METRICS_SIZE_MAX &&
-               (size = read(fd, piece, sizeof piece)) > 0) {
-            buffer_put(out, piece, (size_t)size);
-        }
-    }
-    close(fd);
-}
-
 /* Three times, a second apart: counters show the load. */
 static void gather_metrics(struct debug_bundle *bundle, struct bytes printed)
 {
@@ -258,7 +304,7 @@ static void gather_metrics(struct debug_bundle *bundle, struct bytes printed)
         AUTO(buffer_done) struct buffer page = {0};
         fetch_metrics(address, &page);
         snprintf(name, sizeof name, "machine-metrics-%d.txt", i);
-        bundle_add(bundle, name, buffer_bytes(&page));
+        bundle_add_metrics(bundle, name, buffer_bytes(&page));
         if (i < METRICS_COUNT) {
             sleep(1);
         }
@@ -295,7 +341,7 @@ void gather_machine(struct debug_bundle *bundle, const char *config,
     char directory[PATH_MAX];
     uint32_t count = 0;
     (void)node_ask_haspd(config, "--print-config", &printed);
-    bundle_add(bundle, "machine-config.txt", buffer_bytes(&printed));
+    bundle_add_config(bundle, "machine-config.txt", buffer_bytes(&printed));
     (void)node_ask_haspd(config, "--doctor", &doctor);
     bundle_add(bundle, "machine-doctor.txt", buffer_bytes(&doctor));
     if (setting_of_config(buffer_bytes(&printed), "node", "dir", directory,

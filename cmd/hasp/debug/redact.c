@@ -124,14 +124,21 @@ static size_t redact_quoted(const struct debug_bundle *bundle,
     return quoted.size + 2;
 }
 
-/* True if the line is an operator's act: its words have no quotes if they need
- * none, as in name=dave. */
+/* True if the line is an operator's act or a change of a setting: its words
+ * have no quotes if they need none, as in name=dave. */
 static bool is_act_line(struct bytes lines)
 {
-    static const char event[] = " event=\"administration\"";
+    static const char *const events[] = {" event=\"administration\"",
+                                         " event=\"setting changed\"",
+                                         " event=\"setting not reverted\""};
     const uint8_t *end = memchr(lines.data, '\n', lines.size);
     size_t size = end != NULL ? (size_t)(end - lines.data) : lines.size;
-    return memmem(lines.data, size, event, sizeof event - 1) != NULL;
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
+        if (memmem(lines.data, size, events[i], strlen(events[i])) != NULL) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Hashes a value without quotes if it is not a number; returns its size. */
@@ -228,5 +235,50 @@ void redact_lines(const struct debug_bundle *bundle, struct bytes lines,
             size = 1;
         }
         i += size;
+    }
+}
+
+void redact_after(const struct debug_bundle *bundle, struct bytes text,
+                  const char *const *keys, struct buffer *out)
+{
+    char hash[HASH_TEXT_SIZE];
+    for (size_t i = 0; i < text.size;) {
+        struct bytes rest = bytes_of(text.data + i + 1, text.size - i - 1);
+        bool is_name = false;
+        for (size_t k = 0; text.data[i] == '"' && keys[k] != NULL; k++) {
+            size_t size = strlen(keys[k]);
+            is_name |= i >= size &&
+                       memcmp(text.data + i - size, keys[k], size) == 0;
+        }
+        buffer_put(out, text.data + i, 1);
+        i++;
+        if (is_name) {
+            struct bytes quoted = bytes_of(rest.data, quoted_size(rest));
+            hash_name(bundle, quoted, hash);
+            buffer_put_text(out, hash);
+            i += quoted.size;
+        }
+    }
+}
+
+void redact_lines_of(const struct debug_bundle *bundle, struct bytes lines,
+                     const char *start, struct buffer *out)
+{
+    char hash[HASH_TEXT_SIZE];
+    while (lines.size > 0) {
+        struct bytes line = bytes_cut(&lines, '\n');
+        const uint8_t *comment = memmem(line.data, line.size, " ; ", 3);
+        size_t size = strlen(start);
+        size_t end = comment != NULL ? (size_t)(comment - line.data)
+                                     : line.size;
+        if (bytes_has_prefix(line, bytes_of_text(start)) && end > size) {
+            hash_name(bundle, bytes_of(line.data + size, end - size), hash);
+            buffer_printf(out, "%s%s%.*s\n", start, hash,
+                          (int)(line.size - end),
+                          (const char *)line.data + end);
+        } else {
+            buffer_put(out, line.data, line.size);
+            buffer_put_u8(out, '\n');
+        }
     }
 }
