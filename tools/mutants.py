@@ -90,9 +90,9 @@ PROPERTY = 'property 100'  # CI runs 400.
 # storage, sockets, TLS.
 NO_JUDGES = {f'unit/test_{name}' for name in (
     'audit_file', 'client', 'datadir', 'datadir_power', 'feature_frames',
-    'fence_file', 'founding', 'http', 'lag', 'node', 'peers', 'peers_guests',
-    'sim_files', 'stall', 'stream', 'stream_threads', 'stream_tls', 'table',
-    'tls', 'wal', 'wal_crash', 'wal_format', 'wal_power')}
+    'fence_file', 'founding', 'http', 'lag', 'node', 'node_crash', 'peers',
+    'peers_guests', 'sim_files', 'stall', 'stream', 'stream_threads', 'stream_tls',
+    'table', 'tls', 'wal', 'wal_crash', 'wal_format', 'wal_power')}
 DOES_NOT_COUNT = ('it does not compile', 'the compiler sees no difference')
 
 
