@@ -546,8 +546,8 @@ goals: all $(B)/bench $(B)/null_server ## what docs/performance.md promises, mea
 
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 FORMATTER := 14
-.PHONY: format lint lint-format lint-layers lint-outcomes lint-circles \
-    lint-draws lint-metrics lint-parts lint-tidy lint-mutants lint-words
+.PHONY: format lint lint-built lint-format lint-layers lint-outcomes \
+    lint-circles lint-draws lint-metrics lint-parts lint-tidy lint-mutants lint-words
 format: ## clang-format in place
 	clang-format -i $(FORMATTED)
 lint: lint-format lint-layers lint-outcomes lint-circles lint-draws lint-parts \
@@ -559,12 +559,15 @@ lint-format:
 	    echo 'lint: format skipped: another clang-format than $(FORMATTER),' \
 	        'that of Debian 12, has other rules'; \
 	fi
-BUILT = $(firstword $(wildcard build/check build/release))
-lint-layers:
+# These two read the objects of all programs.
+BUILT := build/check
+lint-built:
+	@$(MAKE) --no-print-directory -s FLAVOUR=$(notdir $(BUILT)) all
+lint-layers: lint-built
 	tools/layers.py $(BUILT)
 lint-outcomes:
 	tools/outcomes.py
-lint-circles:
+lint-circles: lint-built
 	tools/circles.py $(BUILT)
 lint-draws:
 	tools/draws.py
