@@ -449,7 +449,8 @@ cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples 
 test-long: $(B)/haspd $(B)/hasp client-tests ## tests on real processes that take minutes (T=)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) \
 	    tools/run-cluster.sh $(if $(T),-k '$(T)') \
-	    tests/cluster/agent_long.py tests/cluster/node_cron_long.py
+	    tests/cluster/agent_long.py tests/cluster/flipped_bits_long.py \
+	    tests/cluster/node_cron_long.py
 
 # CI runs the unit tests with ASan. These test what is compiled out there: the
 # pool, in whose place ASan sees each piece, and limits of the address space.
