@@ -100,7 +100,7 @@ def exchange(cluster, node, program):
             if n.is_running
         ),
         30,
-        "all nodes have applied what the leader had",  # They go on under load.
+        "all nodes have applied what the leader had",  # They continue under load.
     )
     wait_until(
         lambda: all(
