@@ -68,8 +68,7 @@ class Keeper(Core):
                          Tie(path_of(agent), ttl, self._noticed))
         self._must_be_tied = tie == 'must'
         self.on_event = on_event
-        self._reporter = Reporter(hooks, self._post_hook, self._late_hooks,
-                                  self._hook_failed)
+        self._hooks = hooks
         self._alive = alive
         self._reported = read_clock()
         self._told = State.HELD
@@ -82,7 +81,13 @@ class Keeper(Core):
         self._begin()
 
     def _begin(self) -> None:
-        """The remaining part of the start, if the program uses threads."""
+        """The remaining part of the start; more if the program uses threads."""
+        self._report_hooks()
+
+    def _report_hooks(self) -> None:
+        """The reporter keeps a reference to this object."""
+        self._reporter = Reporter(self._hooks, self._post_hook,
+                                  self._late_hooks, self._hook_failed)
 
     def alive(self) -> None:
         """Reports progress, if the option 'alive' is set: without it the lease

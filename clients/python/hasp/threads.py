@@ -65,6 +65,7 @@ class Session(Keeper):
         self._blocks: Dict[int, Block] = {}  # By thread: those being entered.
         own = self._own = object.__new__(type(self))
         own.__dict__ = self.__dict__
+        own._report_hooks()  # Not the program's object: see Handle.
         while True:
             self._loop = Loop.join()
             self._left = self._loop.left.put
