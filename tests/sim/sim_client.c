@@ -99,8 +99,9 @@ bool sim_clients_run(struct sim *sim, uint64_t session)
 bool sim_clients_use(struct sim *sim, uint64_t session)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
-        if (sim_client_has(sim->client[i], session) &&
-            sim->client[i]->host.is_running) {
+        const struct sim_client *client = sim->client[i];
+        if (client->host.is_running && (sim_client_has(client, session) ||
+                                        client->crowd.session == session)) {
             return true;
         }
     }
