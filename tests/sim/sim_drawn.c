@@ -72,6 +72,9 @@ static void take(struct sim_drawn *drawn)
         return;
     }
     if (drawn->client->is_draining) {
+        if (channel->reply.value[0].type == RESP_ERROR) {
+            sim_channel_close(channel); /* It was in a transaction. */
+        }
         drawn->think_until_ns = sim_of(drawn)->now_ns + RELEASE_NS;
         return;
     }
