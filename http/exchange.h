@@ -34,19 +34,20 @@ struct exchange {
     struct bytes query;
     struct words step[EXCHANGE_STEP_MAX];
     uint32_t step_count;
-    uint32_t first_own;   /* The first step of the route itself. */
-    uint32_t at;          /* The current step. */
-    bool awaits_auth;     /* Its secret is unknown: its body is not parsed. */
-    bool is_sent;         /* It was sent, and waits for its reply. */
-    bool is_open;         /* The core knows the connection. */
-    bool is_cut;          /* The core has closed it. */
-    bool is_stream;       /* The core sends pushes. */
-    bool is_answered;     /* Nothing is left to do. */
-    bool was_done;        /* Door: an earlier command succeeded. */
-    bool was_held;        /* Door: it is refused because another holds it. */
-    bool is_waiting;      /* It is in gateway.waits. */
-    uint64_t due_ns;      /* The end of a poll or a wait. */
-    struct buffer output; /* Written by the core. */
+    uint32_t first_own;    /* The first step of the route itself. */
+    uint32_t at;           /* The current step. */
+    bool awaits_auth;      /* Its secret is unknown: its body is not parsed. */
+    bool is_sent;          /* It was sent, and waits for its reply. */
+    bool is_open;          /* The core knows the connection. */
+    bool is_cut;           /* The core has closed it. */
+    bool is_stream;        /* The core sends pushes. */
+    bool is_answered;      /* Nothing is left to do. */
+    bool was_done;         /* Door: an earlier command succeeded. */
+    bool may_have_changed; /* Door: a command was answered that changes. */
+    bool was_held;         /* Door: it is refused because another holds it. */
+    bool is_waiting;       /* It is in gateway.waits. */
+    uint64_t due_ns;       /* The end of a poll or a wait. */
+    struct buffer output;  /* Written by the core. */
 };
 
 /* Adds a step, to be filled. */

@@ -341,11 +341,42 @@ static bool gateway_read_fields(struct exchange *exchange,
     return true;
 }
 
+/* Doors read by LOCK.SHOW; their other commands may change something. */
+static bool step_changes(const struct exchange *exchange)
+{
+    return !bytes_is_word(words_at(&exchange->step[exchange->at], 0),
+                          "LOCK.SHOW");
+}
+
+/* The answer to an error of a door's command. An error promises that its own
+ * command did nothing, but an earlier one of the same request may have. */
+static void refuse_step(struct exchange *exchange, const struct door *door,
+                        const struct problem *problem)
+{
+    struct problem unknown;
+    if (door != NULL && door->fail != NULL && door->fail(exchange, problem)) {
+        return;
+    }
+    if (door == NULL || door->fail != NULL || !exchange->may_have_changed) {
+        exchange_refuse(exchange, problem, NULL);
+        return;
+    }
+    problem_set(&unknown, 504, "UNKNOWN", NULL,
+                "it may have been done, since its result could not be read: "
+                "%s %s",
+                problem->code, problem->detail);
+    exchange_refuse(exchange, &unknown, NULL);
+}
+
 static void take_reply(struct exchange *exchange,
                        const struct resp_reply *reply)
 {
     const struct route *route = exchange->fields.route;
     const struct resp_value *value = &reply->value[0];
+    const struct door *door = has_door(route) &&
+                                      exchange->at >= exchange->first_own
+                                  ? doors[door_of(route)]
+                                  : NULL;
     bool is_last = exchange->at + 1 == exchange->step_count;
     exchange->is_sent = false;
     is_last &= !exchange->awaits_auth;
@@ -354,13 +385,10 @@ static void take_reply(struct exchange *exchange,
     if (value->type == RESP_ERROR) {
         struct problem problem;
         problem_of_error(&problem, value->bytes);
-        if (!has_door(route) || exchange->at < exchange->first_own ||
-            doors[door_of(route)]->fail == NULL ||
-            !doors[door_of(route)]->fail(exchange, &problem)) {
-            exchange_refuse(exchange, &problem, NULL);
-        }
-    } else if (has_door(route) && exchange->at >= exchange->first_own) {
-        doors[door_of(route)]->reply(exchange, reply);
+        refuse_step(exchange, door, &problem);
+    } else if (door != NULL) {
+        exchange->may_have_changed |= step_changes(exchange);
+        door->reply(exchange, reply);
     } else if (is_last && route->kind == ROUTE_MONITOR) {
         struct http_reply answer = {.status = 200};
         exchange->gateway->port.monitor(exchange->gateway->port.data,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* PUT and DELETE of a lease: SET NX PX and the scripts of Redis lock clients,
- * followed by a read of the lock, which has the token. */
+ * between two reads of the lock. The first one refuses a client that may not
+ * read it, before anything is done, and answers without an entry of the log if
+ * the lock is not free. The second one has the token. */
 
 #include <string.h>
 
@@ -33,14 +35,22 @@ static bool is_renewing(const struct exchange *exchange)
            fields_get(&exchange->fields, "renew")->number != 0;
 }
 
-static bool lease_begin(struct exchange *exchange, struct problem *problem)
+static void put_show(struct exchange *exchange)
 {
     struct words *step = exchange_step(exchange);
+    words_put_text(step, "LOCK.SHOW");
+    words_put(step, fields_text(&exchange->fields, "name"));
+}
+
+static bool lease_begin(struct exchange *exchange, struct problem *problem)
+{
     (void)problem; /* fields_read() has checked everything. */
     if (!is_taking(exchange)) {
-        put_script(exchange, step, DELETE);
+        put_script(exchange, exchange_step(exchange), DELETE);
         return true;
     }
+    put_show(exchange);
+    struct words *step = exchange_step(exchange);
     uint64_t ttl_ms = fields_get(&exchange->fields, "ttl_ms")->number;
     if (is_renewing(exchange)) {
         put_script(exchange, step, EXTEND);
@@ -55,9 +65,7 @@ static bool lease_begin(struct exchange *exchange, struct problem *problem)
         /* Two clients with the same name must not both hold the lock. */
         words_put_text(step, "FRESH");
     }
-    step = exchange_step(exchange);
-    words_put_text(step, "LOCK.SHOW");
-    words_put(step, fields_text(&exchange->fields, "name"));
+    put_show(exchange);
     return true;
 }
 
@@ -90,17 +98,37 @@ static void refuse_held(struct exchange *exchange,
     exchange_refuse(exchange, &problem, more);
 }
 
-/* Answers after SET or EXTEND; 'is_done' if that succeeded. */
-static void answer_taking(struct exchange *exchange,
-                          const struct resp_reply *show, bool is_done)
+/* The current holder: its place in the answer to LOCK.SHOW; 0: none. */
+static uint32_t find_holder(const struct exchange *exchange,
+                            const struct resp_reply *show, bool *ret_is_ours)
 {
     const struct resp_value *holders = resp_find(show, 0, "holders");
     uint32_t holder = holders->count > 0 ? (uint32_t)(holders - show->value) + 1
                                          : 0;
-    bool is_ours = holder != 0 &&
+    *ret_is_ours = holder != 0 &&
                    bytes_equal(resp_find(show, holder, "value")->bytes,
                                fields_text(&exchange->fields, "holder"));
-    if (!is_done || !is_ours) {
+    return holder;
+}
+
+/* Refuses at once what SET or EXTEND would refuse. */
+static void take_first_show(struct exchange *exchange,
+                            const struct resp_reply *show)
+{
+    bool is_ours;
+    uint32_t holder = find_holder(exchange, show, &is_ours);
+    if (is_renewing(exchange) ? !is_ours : holder != 0) {
+        refuse_held(exchange, show, holder, is_ours);
+    }
+}
+
+/* Answers after SET or EXTEND. */
+static void answer_taking(struct exchange *exchange,
+                          const struct resp_reply *show)
+{
+    bool is_ours;
+    uint32_t holder = find_holder(exchange, show, &is_ours);
+    if (!exchange->was_done || !is_ours) {
         refuse_held(exchange, show, holder, is_ours);
         return;
     }
@@ -118,10 +146,12 @@ static void lease_reply(struct exchange *exchange,
     const struct resp_value *value = &reply->value[0];
     bool is_done = value->type == RESP_SIMPLE ||
                    (value->type == RESP_INTEGER && value->integer == 1);
-    if (is_taking(exchange) && exchange->at + 1 < exchange->step_count) {
+    if (is_taking(exchange) && exchange->at == exchange->first_own) {
+        take_first_show(exchange, reply);
+    } else if (is_taking(exchange) && value->type != RESP_MAP) {
         exchange->was_done = is_done;
     } else if (is_taking(exchange)) {
-        answer_taking(exchange, reply, exchange->was_done);
+        answer_taking(exchange, reply);
     } else if (is_done) {
         exchange_answer_json(exchange, 200, json_pack("{si}", "released", 1));
     } else {

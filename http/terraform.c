@@ -82,6 +82,7 @@ static bool terraform_begin(struct exchange *exchange, struct problem *problem)
                     INFO_SIZE_MAX);
         return false;
     }
+    put_show(exchange);
     if (terraform_is_locking(exchange)) {
         struct words *step = exchange_step(exchange);
         words_put_text(step, "SET");
@@ -93,8 +94,8 @@ static bool terraform_begin(struct exchange *exchange, struct problem *problem)
         if (ttl->is_given) {
             words_put_number(step, ttl->number);
         }
+        put_show(exchange);
     }
-    put_show(exchange);
     return true;
 }
 
@@ -176,7 +177,13 @@ static void take_show(struct exchange *exchange, const struct resp_reply *show)
                                      : BYTES_LITERAL("");
     bool is_ours = have_one_id(value, body);
     bool is_first = exchange->at == exchange->first_own;
-    if (terraform_is_locking(exchange) && is_ours) {
+    if (terraform_is_locking(exchange) && is_first) {
+        /* Whoever may not read the lock was refused before anything was done.
+         * A free lock, and the client's own, is left to SET. */
+        if (holder != 0 && !is_ours) {
+            terraform_refuse_held(exchange, 423, show, holder);
+        }
+    } else if (terraform_is_locking(exchange) && is_ours) {
         json_int_t token = resp_find(show, holder, "token")->integer;
         exchange_answer_json(exchange, 200, json_pack("{sI}", "token", token));
     } else if (terraform_is_locking(exchange)) {
