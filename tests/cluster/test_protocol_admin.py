@@ -236,9 +236,9 @@ def test_fences_are_listed_in_pages(connect, name):
 
 STATUS_KEYS = (
     "node incarnation cluster role term leader leader_address commit applied "
-    "members version quarantine_ms disk flush flush_us level cluster_level "
-    "finalize_level users replaced replacement stepped_down stepped_down_ms "
-    "elsewhere apart machine settings"
+    "last_index members version quarantine_ms disk flush flush_us level "
+    "cluster_level finalize_level users replaced replacement stepped_down "
+    "stepped_down_ms elsewhere apart machine settings"
 ).split()
 MEMBER_KEYS = (
     "id address role match last_contact_ms level incarnation link flush_us "

@@ -24,6 +24,7 @@ import rules  # noqa: E402
 BYTE_S = 0.02
 LATE_S = 0.02, 0.15  # Of a variant: drawn for each answer.
 VARIANTS = 'late', 'more', 'again', 'torn', 'notices'
+WITHOUT_HOOKS = 'more', 'torn'  # Most programs have none.
 RANGES_MAX = 16  # ACKED m,RANGE...
 CONNECTIONS_MAX = 100  # In a second, of one client to both nodes.
 LATEST = 1 << 52  # No state is newer than that of a grant.
@@ -534,7 +535,8 @@ class Script:
         self.front = front(self.nodes.endpoints) if front else None
         self.untold = []
         self.commands = {}  # (command, its words, its time) by number.
-        self.has_hooks = 'hooks' in conform.do('can')['features']
+        self.has_hooks = 'hooks' in conform.do('can')['features'] and \
+            variant not in WITHOUT_HOOKS
         self.opens = set()  # The numbers of 'open'.
         self.held = {}  # The acquisitions of each lock object, for the rules.
         self.owner = ''  # The newest that was named.

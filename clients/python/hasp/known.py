@@ -34,8 +34,11 @@ class Known:
     def add(self, session: Core) -> None:
         """Adds a session, which is open and might be trusted."""
         number = id(session)
-        self._sessions[number] = weakref.ref(
-            session, lambda _: self._sessions.pop(number, None))
+
+        def forget(_: weakref.ref[Core]) -> None:
+            self._sessions.pop(number, None)
+
+        self._sessions[number] = weakref.ref(session, forget)
 
     def _is_believed(self) -> bool:
         now = read_clock()

@@ -77,6 +77,11 @@ def is_free(node, name):
     return not shown['holders'] and not shown['queue']
 
 
+# The interpreter calls these when an object dies, whenever that is, and ignores
+# what they raise.
+CALLED_FOR_DEAD = '__del__', 'forget'
+
+
 class Steps:
     """Calls 'action', with Stop at its step number 'at': a line, or with 'fine'
     a bytecode, of what runs in this thread. 'count' says how many there were.
@@ -88,7 +93,7 @@ class Steps:
 
     def _trace(self, frame, event, _):
         if not frame.f_code.co_filename.startswith(self.traced) or \
-                frame.f_code.co_name == '__del__' or \
+                frame.f_code.co_name in CALLED_FOR_DEAD or \
                 self.only not in (None, frame.f_code.co_name):
             return None
         frame.f_trace_opcodes = self.fine
