@@ -98,6 +98,12 @@ extern const struct door door_consul;
 void stream_begin(struct exchange *exchange);
 void stream_push(struct exchange *exchange, const struct resp_reply *reply);
 void stream_comment(struct exchange *exchange);
+/* The open streams from this address. */
+uint32_t streams_from(const struct gateway *gateway, uint64_t origin);
+/* The oldest stream of the address with the most; NULL: none is open. 'count'
+ * is that of all, 'most' of that address. */
+struct exchange *streams_of_most(const struct gateway *gateway,
+                                 uint32_t *ret_count, uint32_t *ret_most);
 /* True if the client leaves too much unread. */
 bool stream_is_slow(const struct exchange *exchange);
 

@@ -549,36 +549,6 @@ static bool is_stream(const struct route *route)
     return route->kind == ROUTE_EVENTS || route->kind == ROUTE_PRESENCE;
 }
 
-static uint32_t streams_from(const struct gateway *gateway, uint64_t origin)
-{
-    uint32_t count = 0;
-    LIST_FOR (const struct exchange, stream, &gateway->streams, in_waiting) {
-        count += stream->origin == origin && !stream->is_answered ? 1 : 0;
-    }
-    return count;
-}
-
-/* The oldest stream of the address with the most; NULL: none is open. 'count'
- * is that of all, 'most' of that address. */
-static struct exchange *streams_of_most(const struct gateway *gateway,
-                                        uint32_t *ret_count, uint32_t *ret_most)
-{
-    struct exchange *found = NULL;
-    *ret_count = 0;
-    *ret_most = 0;
-    LIST_FOR (struct exchange, stream, &gateway->streams, in_waiting) {
-        uint32_t count = stream->is_answered
-                             ? 0
-                             : streams_from(gateway, stream->origin);
-        *ret_count += count > 0 ? 1 : 0;
-        if (count > *ret_most) {
-            *ret_most = count;
-            found = stream;
-        }
-    }
-    return found;
-}
-
 /* True, with the reason, if there are as many streams as may be, of all or from
  * the address of the request. One address gives up a stream for another that
  * has fewer, even with the new one. */

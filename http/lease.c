@@ -35,7 +35,7 @@ static bool is_renewing(const struct exchange *exchange)
            fields_get(&exchange->fields, "renew")->number != 0;
 }
 
-static void put_show(struct exchange *exchange)
+static void lease_put_show(struct exchange *exchange)
 {
     struct words *step = exchange_step(exchange);
     words_put_text(step, "LOCK.SHOW");
@@ -49,7 +49,7 @@ static bool lease_begin(struct exchange *exchange, struct problem *problem)
         put_script(exchange, exchange_step(exchange), DELETE);
         return true;
     }
-    put_show(exchange);
+    lease_put_show(exchange);
     struct words *step = exchange_step(exchange);
     uint64_t ttl_ms = fields_get(&exchange->fields, "ttl_ms")->number;
     if (is_renewing(exchange)) {
@@ -65,7 +65,7 @@ static bool lease_begin(struct exchange *exchange, struct problem *problem)
         /* Two clients with the same name must not both hold the lock. */
         words_put_text(step, "FRESH");
     }
-    put_show(exchange);
+    lease_put_show(exchange);
     return true;
 }
 

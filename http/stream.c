@@ -18,6 +18,34 @@ void stream_begin(struct exchange *exchange)
     stream_comment(exchange);
 }
 
+uint32_t streams_from(const struct gateway *gateway, uint64_t origin)
+{
+    uint32_t count = 0;
+    LIST_FOR (const struct exchange, stream, &gateway->streams, in_waiting) {
+        count += stream->origin == origin && !stream->is_answered ? 1 : 0;
+    }
+    return count;
+}
+
+struct exchange *streams_of_most(const struct gateway *gateway,
+                                 uint32_t *ret_count, uint32_t *ret_most)
+{
+    struct exchange *found = NULL;
+    *ret_count = 0;
+    *ret_most = 0;
+    LIST_FOR (struct exchange, stream, &gateway->streams, in_waiting) {
+        uint32_t count = stream->is_answered
+                             ? 0
+                             : streams_from(gateway, stream->origin);
+        *ret_count += count > 0 ? 1 : 0;
+        if (count > *ret_most) {
+            *ret_most = count;
+            found = stream;
+        }
+    }
+    return found;
+}
+
 bool stream_is_slow(const struct exchange *exchange)
 {
     return http_stream_unsent(exchange->raw_exchange) > STREAM_UNSENT_MAX;
