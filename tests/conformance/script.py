@@ -604,13 +604,6 @@ class Script:
             assert last - first >= 1, \
                 f'{self.path}: over {CONNECTIONS_MAX} connections in a second'
 
-    def judge_rate(self):
-        """A client that is refused, or loses each connection, pauses."""
-        at = self.nodes.connected_at
-        for first, last in zip(at, at[CONNECTIONS_MAX:]):
-            assert last - first >= 1, \
-                f'{self.path}: over {CONNECTIONS_MAX} connections in a second'
-
     def judge(self, number, told):
         """Compares what the client believes with the rules."""
         command, words, since = self.commands[number]
