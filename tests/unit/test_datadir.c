@@ -4,8 +4,11 @@
 
 #include "storage/datadir.h"
 #include "storage/port.h"
+#include "storage/vote_saver.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -560,6 +563,57 @@ static void without_a_boot_id_an_open_table_is_not_trusted(void **state)
     storage_port = &storage_port_system;
 }
 
+static int flushes_that_fail;
+
+static int fail_some_flushes(int fd)
+{
+    if (flushes_that_fail == 0) {
+        return fdatasync(fd);
+    }
+    flushes_that_fail--;
+    errno = EIO;
+    return -1;
+}
+
+/* The result of the next save that ends. */
+static int end_of_save(struct vote_saver *saver)
+{
+    struct pollfd end = {.fd = vote_saver_fd(saver), .events = POLLIN};
+    struct vote_saved saved;
+    assert_int_equal(poll(&end, 1, 10000), 1);
+    return vote_saver_take(saver, &saved);
+}
+
+/* After a flush that failed, the next one may succeed without the pages. */
+static void a_vote_that_was_not_flushed_is_the_last(void **state)
+{
+    struct fixture *f = *state;
+    struct storage_port port = *storage_port;
+    struct vote_saver *saver;
+    struct vote_saved saved;
+    port.fdatasync = fail_some_flushes;
+    storage_port = &port;
+    flushes_that_fail = 0;
+    assert_int_equal(vote_saver_new(f->datadir, &saver), 0);
+    vote_saver_save(saver, 4, 2);
+    assert_int_equal(end_of_save(saver), 0);
+    flushes_that_fail = 1;
+    vote_saver_save(saver, 5, 1);
+    assert_int_equal(end_of_save(saver), HASP_EIO);
+    vote_saver_save(saver, 6, 3);
+    struct pollfd end = {.fd = vote_saver_fd(saver), .events = POLLIN};
+    assert_int_equal(poll(&end, 1, 100), 0); /* It is not begun. */
+    assert_int_equal(vote_saver_take(saver, &saved), HASP_EIO);
+    vote_saver_free(saver);
+    assert_int_equal(flushes_that_fail, 0);
+    storage_port = &storage_port_system;
+    open_again(f);
+    uint64_t term = 0, voted_for = 0;
+    assert_int_equal(datadir_load_vote(f->datadir, &term, &voted_for, f->why),
+                     0);
+    assert_in_range(term, 4, 5);
+}
+
 static void an_installation_is_marked_until_it_ends(void **state)
 {
     struct fixture *f = *state;
@@ -624,6 +678,7 @@ int main(void)
         TEST(a_save_cut_at_any_byte_gives_the_old_or_the_new_vote),
         TEST(one_rotten_vote_record_does_not_bring_an_old_vote_back),
         TEST(a_lost_vote_is_refused),
+        TEST(a_vote_that_was_not_flushed_is_the_last),
         TEST(an_installation_is_marked_until_it_ends),
         TEST(a_table_is_trusted_on_the_same_boot_or_after_a_clean_close),
         TEST(a_half_restored_table_is_not_trusted),
