@@ -180,6 +180,7 @@ NOTLS = "this port requires TLS: use --tls or HASP_TLS"
 UNKNOWN = "NOAUTH user 'gone' is unknown on this node, or disabled: hasp user add gone"
 WRONGPASS = "invalid username-password pair or user is disabled"
 NOPERM = "NOPERM user 'app' may not lock 'orders' (roles: app)"
+NOT_READ = "user 'app' may not read 'orders' (roles: app)"
 NOAUTH = "NOAUTH not authenticated: present a client certificate or use AUTH"
 ROWS = {
     "expired": (
@@ -506,8 +507,8 @@ def test_http_says_what_is_wrong(bad):
         (dict(bearer="x"), 401, "WRONGPASS", WRONGPASS),
         (dict(user="gone"), 401, "NOAUTH", UNKNOWN[7:]),
         (dict(user="revoked"), 401, "NOAUTH", "certificate was revoked"),
-        (dict(user="app"), 403, "NOPERM", NOPERM[7:]),
-        (dict(bearer=bad.bearer), 403, "NOPERM", NOPERM[7:]),
+        (dict(user="app"), 403, "NOPERM", NOT_READ),
+        (dict(bearer=bad.bearer), 403, "NOPERM", NOT_READ),
     )
     for who, status, code, detail in rows:
         told = ask(bad, "PUT", "/v1/lease/orders", body=take, **who)

@@ -168,12 +168,15 @@ class Certificates:
         take(self.cluster.nodes)
 
     def authorities(self):
-        """The CAs by which the user comes."""
-        user = json.loads(self.cluster.hasp(
+        """The CAs by which the user comes; after many cuts it may pause first."""
+        logins = wait_until(self._logins, 10, "the user comes")
+        assert all(one["by"].startswith("certificate:") for one in logins)
+        return {one["ca"] for one in logins}
+
+    def _logins(self):
+        return json.loads(self.cluster.hasp(
             "-o", "json", "user", "show",
-            os.path.basename(*self.users.values())[len("user-"):]).stdout)
-        assert all(one["by"].startswith("certificate:") for one in user["logins"])
-        return {one["ca"] for one in user["logins"]}
+            os.path.basename(*self.users.values())[len("user-"):]).stdout)["logins"]
 
     def revoke(self, folder):
         tool("-e", self.cluster.endpoints, "cert", "revoke", folder,
