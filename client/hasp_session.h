@@ -54,15 +54,13 @@ struct hasp_session {
     char death_word[CLIENT_SECRET_SIZE];
     struct tie *tie; /* NULL: it is not to be tied. Guarded by itself. */
 
-    /* hasp_thread.c: the thread of 'on_event'. */
-    pthread_t notifier;
+    /* hasp_thread.c: threads that call the program, and what they wait for. */
+    struct session_thread {
+        pthread_t thread;
+        bool is_there;
+        bool is_stopping; /* Guarded by the link's mutex. */
+    } notifier, hooker;   /* Of 'on_event', and of the hooks. */
     pthread_cond_t news;
-    bool has_notifier;
-    bool is_notifier_stopping;
-    /* The thread of the hooks. */
-    pthread_t hooker;
-    bool has_hooker;
-    bool is_hooker_stopping;
 };
 
 static inline void session_lock(const struct hasp_session *session)

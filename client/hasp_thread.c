@@ -233,7 +233,7 @@ const struct link_driver thread_driver = {.size = sizeof(struct link),
                                           .drive = thread_drive,
                                           .wake = thread_wake};
 
-/* --- The notifier --------------------------------------------------------- */
+/* --- Threads that call the program ---------------------------------------- */
 
 /* The thread that runs the program's callback, which may take its time, and
  * nothing else. */
@@ -241,7 +241,7 @@ static void *thread_notify(void *data)
 {
     struct hasp_session *session = data;
     session_lock(session);
-    while (!session->is_notifier_stopping) {
+    while (!session->notifier.is_stopping) {
         struct event_node *node = session_fsm_take_event(&session->fsm);
         if (node == NULL) {
             pthread_cond_wait(&session->news, &session->link->mutex);
@@ -256,27 +256,6 @@ static void *thread_notify(void *data)
     return NULL;
 }
 
-int notifier_start(struct hasp_session *session)
-{
-    if (session->on_event == NULL) {
-        return 0;
-    }
-    int code = client_thread_start(&session->notifier, thread_notify, session);
-    session->has_notifier = code == 0;
-    return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
-}
-
-void notifier_stop(struct hasp_session *session)
-{
-    if (session->has_notifier) {
-        session_lock(session);
-        session->is_notifier_stopping = true;
-        pthread_cond_broadcast(&session->news);
-        session_unlock(session);
-        pthread_join(session->notifier, NULL);
-    }
-}
-
 /* The thread that calls hooks. It ends when all have been called. */
 static void *thread_call_hooks(void *data)
 {
@@ -288,7 +267,7 @@ static void *thread_call_hooks(void *data)
             session_unlock(session);
             hooks_call(&session->fsm.hooks.hooks, &event);
             session_lock(session);
-        } else if (session->is_hooker_stopping) {
+        } else if (session->hooker.is_stopping) {
             break;
         } else {
             pthread_cond_wait(&session->news, &session->link->mutex);
@@ -298,26 +277,51 @@ static void *thread_call_hooks(void *data)
     return NULL;
 }
 
+static int session_thread_start(struct hasp_session *session,
+                                struct session_thread *one,
+                                void *(*run)(void *data))
+{
+    int code = client_thread_start(&one->thread, run, session);
+    one->is_there = code == 0;
+    return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
+}
+
+static void session_thread_stop(struct hasp_session *session,
+                                struct session_thread *one)
+{
+    if (one->is_there) {
+        session_lock(session);
+        one->is_stopping = true;
+        pthread_cond_broadcast(&session->news);
+        session_unlock(session);
+        pthread_join(one->thread, NULL);
+    }
+}
+
+int notifier_start(struct hasp_session *session)
+{
+    return session->on_event == NULL
+               ? 0
+               : session_thread_start(session, &session->notifier,
+                                      thread_notify);
+}
+
+void notifier_stop(struct hasp_session *session)
+{
+    session_thread_stop(session, &session->notifier);
+}
+
 int hooker_start(struct hasp_session *session)
 {
-    if (!session->fsm.hooks.is_on) {
-        return 0;
-    }
-    int code = client_thread_start(&session->hooker, thread_call_hooks,
-                                   session);
-    session->has_hooker = code == 0;
-    return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
+    return !session->fsm.hooks.is_on
+               ? 0
+               : session_thread_start(session, &session->hooker,
+                                      thread_call_hooks);
 }
 
 void hooker_stop(struct hasp_session *session)
 {
-    if (session->has_hooker) {
-        session_lock(session);
-        session->is_hooker_stopping = true;
-        pthread_cond_broadcast(&session->news);
-        session_unlock(session);
-        pthread_join(session->hooker, NULL);
-    }
+    session_thread_stop(session, &session->hooker);
 }
 
 /* --- Calls that wait ------------------------------------------------------ */
