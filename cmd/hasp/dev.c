@@ -178,20 +178,21 @@ static int check_ports(const struct dev *dev)
     return 0;
 }
 
-static void become_node(const struct dev *dev, const struct dev_node *node)
+void dev_become(const char *const *words, const char *log, const sigset_t *mask,
+                int at_death)
 {
-    int log = open(node->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
     int null = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    sigprocmask(SIG_SETMASK, &dev->mask, NULL);
-    if (log >= 0 && null >= 0) {
+    prctl(PR_SET_PDEATHSIG, at_death);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    if (fd >= 0 && null >= 0) {
         dup2(null, STDIN_FILENO);
-        dup2(log, STDOUT_FILENO);
-        dup2(log, STDERR_FILENO);
-        execl(dev->binary, dev->binary, "--config", node->config, (char *)NULL);
+        dup2(fd, STDOUT_FILENO);
+        dup2(fd, STDERR_FILENO);
+        execv(words[0], (char *const *)(uintptr_t)words);
     }
-    dprintf(log, "hasp: cannot run '%s': %s\n", dev->binary, strerror(errno));
+    dprintf(fd, "hasp: cannot run '%s': %s\n", words[0], strerror(errno));
     _exit(127);
 }
 
@@ -202,7 +203,8 @@ static int start_nodes(struct dev *dev)
         struct dev_node *node = &dev->node[i];
         node->pid = fork();
         if (node->pid == 0) {
-            become_node(dev, node);
+            dev_become(WORDS(dev->binary, "--config", node->config), node->log,
+                       &dev->mask, SIGTERM);
         }
         if (node->pid < 0) {
             node->pid = 0;

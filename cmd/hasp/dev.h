@@ -5,6 +5,7 @@
 #ifndef HASP_CMD_HASP_DEV_H
 #define HASP_CMD_HASP_DEV_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,6 +42,11 @@ int dev_secure_admit(const struct tool *tool, const char *folder,
 /* Prints the lines to copy; 'address' is the client address of a node. */
 void dev_secure_print(const char *folder, const char *address);
 
+/* In a child process: becomes this program ('words', ended by NULL), whose
+ * output is appended to 'log', with this signal mask and in a process group of
+ * its own; 'at_death' is the signal that it gets when its parent dies. */
+_Noreturn void dev_become(const char *const *words, const char *log,
+                          const sigset_t *mask, int at_death);
 /* True if the node at this address, or with this data directory, answers and
  * says that a leader serves. */
 bool dev_is_ready(const char *address);

@@ -11,13 +11,11 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -224,24 +222,6 @@ static int drill_restore(struct drill *drill)
     return exit_code;
 }
 
-static void drill_become_node(const struct drill *drill)
-{
-    int log = open(drill->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    int null = open("/dev/null", O_RDONLY);
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sigprocmask(SIG_SETMASK, &drill->mask, NULL);
-    if (log >= 0 && null >= 0) {
-        dup2(null, STDIN_FILENO);
-        dup2(log, STDOUT_FILENO);
-        dup2(log, STDERR_FILENO);
-        execl(drill->haspd, drill->haspd, "--id", "1", "--dir", drill->data,
-              "--listen-client", "127.0.0.1:0", "--listen-peer", "127.0.0.1:0",
-              "--listen-http", "off", (char *)NULL);
-    }
-    _exit(127);
-}
-
 /* Waits for a signal that ends the drill, or 'ms'; true if there was one. */
 static bool drill_pause(const struct drill *drill, uint64_t ms)
 {
@@ -265,7 +245,10 @@ static int drill_start(struct drill *drill)
     fflush(stdout);
     drill->pid = fork();
     if (drill->pid == 0) {
-        drill_become_node(drill);
+        dev_become(WORDS(drill->haspd, "--id", "1", "--dir", drill->data,
+                         "--listen-client", "127.0.0.1:0", "--listen-peer",
+                         "127.0.0.1:0", "--listen-http", "off"),
+                   drill->log, &drill->mask, SIGKILL);
     }
     if (drill->pid < 0) {
         drill->pid = 0;
