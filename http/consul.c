@@ -179,13 +179,12 @@ struct consul_key {
 static void key_read(const struct resp_reply *show, uint32_t at,
                      struct consul_key *ret_key)
 {
-    const struct resp_value *holders = resp_find(show, at, "holders");
+    uint32_t holder = show_holder(show, at);
     const struct resp_value *name = resp_find(show, at, "name");
     const struct resp_value *delay = resp_find(show, at, "delay_left_ms");
     struct consul_key key = {.name = name->bytes,
                              .is_delayed = delay->integer > 0};
-    if (holders->count > 0) {
-        uint32_t holder = (uint32_t)(holders - show->value) + 1;
+    if (holder != 0) {
         key.holder = holder;
         key.is_delayed = false;
         key.owner = resp_find(show, holder, "owner")->bytes;

@@ -84,6 +84,14 @@ struct door {
     bool reads_all;
 };
 
+/* The place of the lock's first holder in an answer to LOCK.SHOW, or in the
+ * lock at place 'at' of LOCK.LIST; 0: it has none. */
+static inline uint32_t show_holder(const struct resp_reply *show, uint32_t at)
+{
+    const struct resp_value *holders = resp_find(show, at, "holders");
+    return holders->count > 0 ? (uint32_t)(holders - show->value) + 1 : 0;
+}
+
 /* Waits for a push until then. */
 void exchange_wait(struct exchange *exchange, uint64_t due_ns);
 /* Ends the wait, if it waits. */

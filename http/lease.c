@@ -102,9 +102,7 @@ static void refuse_held(struct exchange *exchange,
 static uint32_t find_holder(const struct exchange *exchange,
                             const struct resp_reply *show, bool *ret_is_ours)
 {
-    const struct resp_value *holders = resp_find(show, 0, "holders");
-    uint32_t holder = holders->count > 0 ? (uint32_t)(holders - show->value) + 1
-                                         : 0;
+    uint32_t holder = show_holder(show, 0);
     *ret_is_ours = holder != 0 &&
                    bytes_equal(resp_find(show, holder, "value")->bytes,
                                fields_text(&exchange->fields, "holder"));

@@ -169,9 +169,7 @@ static void refuse_force(struct exchange *exchange)
 
 static void take_show(struct exchange *exchange, const struct resp_reply *show)
 {
-    const struct resp_value *holders = resp_find(show, 0, "holders");
-    uint32_t holder = holders->count > 0 ? (uint32_t)(holders - show->value) + 1
-                                         : 0;
+    uint32_t holder = show_holder(show, 0);
     struct bytes body = http_body(exchange->raw_exchange);
     struct bytes value = holder != 0 ? resp_find(show, holder, "value")->bytes
                                      : BYTES_LITERAL("");
