@@ -8,6 +8,7 @@
 #include "net/json.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
+#include "tests/unit/gateway_world.h"
 
 #define VALUE "v"
 
@@ -111,67 +112,13 @@ void http_stream_end(struct http_exchange *exchange)
 
 /* --- A node with the door ------------------------------------------------- */
 
-static struct gateway gateway;
 static struct http_exchange sent[8];
-
-static struct core *port_core(void *data)
-{
-    return ((struct world_node *)data)->core;
-}
-
-static uint64_t port_now(void *data)
-{
-    return node_now(data);
-}
-
-static void port_wake(void *data)
-{
-    struct world_node *node = data;
-    node->next_turn_ms = node->world->now_ms;
-}
-
-static struct buffer *port_output(void *data, uint64_t conn)
-{
-    struct world_node *node = data;
-    return conn < CONN_MAX ? &node->client[conn].output
-                           : gateway_output(&gateway, conn);
-}
-
-static void port_close(void *data, uint64_t conn, const char *reason)
-{
-    (void)data, (void)reason;
-    if (conn >= CONN_MAX) {
-        gateway_close(&gateway, conn);
-    }
-}
-
-static void port_block(void *data, uint64_t conn, bool is_blocked)
-{
-    struct world_node *node = data;
-    if (conn < CONN_MAX) {
-        node->client[conn].is_blocked = is_blocked;
-    }
-}
-
-static void adapt(struct core_port *port)
-{
-    port->client_output = port_output;
-    port->client_close = port_close;
-    port->client_block = port_block;
-}
 
 static int set_up(void **state)
 {
     (void)state;
-    world = world_new(1);
-    world->adapt = adapt;
-    world_found(world);
-    world_elect(world);
+    struct gateway_port port = gateway_world_new();
     client_open(world, 1, 1);
-    struct gateway_port port = {.core = port_core,
-                                .now_ns = port_now,
-                                .wake = port_wake,
-                                .data = &world->node[1]};
     struct gateway_consul consul = {.datacenter = "dc1", .waits_max = 4};
     gateway_open_consul(&gateway, &port, "", &consul);
     return 0;
@@ -194,14 +141,6 @@ static int end(void **state)
     return tear_down(state);
 }
 
-static void run_ms(uint64_t ms)
-{
-    for (uint64_t i = 0; i < ms; i++) {
-        world_run(world, 1);
-        gateway_flush(&gateway);
-    }
-}
-
 static struct http_exchange *start(uint32_t place, const char *method,
                                    const char *body, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -222,7 +161,7 @@ static struct http_exchange *start(uint32_t place, const char *method,
 }
 
 #define ASK(method, body, ...) \
-    (start(0, method, body, __VA_ARGS__), run_ms(50), &sent[0])
+    (start(0, method, body, __VA_ARGS__), gateway_world_run_ms(50), &sent[0])
 
 static const char *open_session(const char *delay, char out[CONSUL_ID_SIZE])
 {
@@ -269,7 +208,7 @@ static void a_get_is_answered_by_a_change_of_its_key_alone(void **state)
                                        (unsigned long long)index);
     acquire("kk", other, "true");
     acquire("j", other, "true");
-    run_ms(1000);
+    gateway_world_run_ms(1000);
     assert_int_equal(wait->status, 0);
     acquire("k", ours, "true");
     assert_shows(wait, ours);
@@ -283,7 +222,7 @@ static void a_get_is_answered_by_a_change_of_its_key_alone(void **state)
     /* Nor does a native client that waits change what is shown. */
     client_ask(world, 1, 1, "SESSION.OPEN");
     client_ask(world, 1, 1, "LOCK.ACQUIRE consul/k WAIT 100");
-    run_ms(200);
+    gateway_world_run_ms(200);
     assert_int_equal(wait->status, 0);
     assert_string_equal(ASK("PUT", "", "/v1/kv/k?release=%s", ours)->answer,
                         "true");
@@ -301,20 +240,20 @@ static void a_get_is_answered_when_its_time_is_over(void **state)
     uint64_t index = ASK("GET", "", "/v1/kv/k")->index;
     struct http_exchange *wait = start(
         1, "GET", "", "/v1/kv/k?index=%llu&wait=2s", (unsigned long long)index);
-    run_ms(1900);
+    gateway_world_run_ms(1900);
     assert_int_equal(wait->status, 0);
-    run_ms(200);
+    gateway_world_run_ms(200);
     assert_int_equal(wait->status, 404);
     wait = start(1, "GET", "", "/v1/kv/k?index=%llu&wait=10m",
                  (unsigned long long)index);
-    run_ms(59 * 1000);
+    gateway_world_run_ms(59 * 1000);
     assert_int_equal(wait->status, 0);
-    run_ms(2000);
+    gateway_world_run_ms(2000);
     assert_int_equal(wait->status, 404);
     /* An index that was never reached. */
     wait = start(1, "GET", "", "/v1/kv/k?index=%llu",
                  (unsigned long long)index << 1);
-    run_ms(1100);
+    gateway_world_run_ms(1100);
     assert_int_equal(wait->status, 404);
     assert_true(wait->index < index << 1);
 }
@@ -325,10 +264,10 @@ static void beyond_the_limit_a_get_waits_for_a_moment(void **state)
     uint64_t index = ASK("GET", "", "/v1/kv/k")->index;
     for (uint32_t i = 1; i <= 5; i++) {
         start(i, "GET", "", "/v1/kv/k?index=%llu", (unsigned long long)index);
-        run_ms(20);
+        gateway_world_run_ms(20);
     }
     assert_int_equal(gateway.wait_count, 5);
-    run_ms(1100);
+    gateway_world_run_ms(1100);
     assert_int_equal(sent[5].status, 404);
     assert_int_equal(gateway.wait_count, 4);
     for (uint32_t i = 1; i <= 4; i++) {
@@ -348,7 +287,7 @@ static void a_key_never_shows_a_session_that_has_ended(void **state)
     uint64_t index = ASK("GET", "", "/v1/kv/k")->index;
     struct http_exchange *wait = start(1, "GET", "", "/v1/kv/k?index=%llu",
                                        (unsigned long long)index);
-    run_ms(50);
+    gateway_world_run_ms(50);
     assert_string_equal(ASK("PUT", "", "/v1/session/destroy/%s", ours)->answer,
                         "true");
     assert_shows(wait, NOBODY);
@@ -356,9 +295,9 @@ static void a_key_never_shows_a_session_that_has_ended(void **state)
     acquire("k", other, "false");
     wait = start(1, "GET", "", "/v1/kv/k?index=%llu",
                  (unsigned long long)wait->index);
-    run_ms(4000);
+    gateway_world_run_ms(4000);
     assert_int_equal(wait->status, 0);
-    run_ms(2000);
+    gateway_world_run_ms(2000);
     assert_int_equal(wait->status, 404);
     acquire("k", other, "true");
 }
@@ -372,7 +311,7 @@ static void two_acquisitions_at_once_count_once(void **state)
     for (uint32_t i = 1; i <= 3; i++) {
         start(i, "PUT", VALUE, "/v1/kv/k?acquire=%s", ours);
     }
-    run_ms(100);
+    gateway_world_run_ms(100);
     for (uint32_t i = 1; i <= 3; i++) {
         assert_string_equal(sent[i].answer, "true");
     }

@@ -29,6 +29,7 @@
 #include "tests/unit/fsm_script.h"
 #include "tests/unit/fsm_users.h"
 #include "tests/unit/lockfsm_delta.h"
+#include "tests/unit/vectors.h"
 
 /* --- Commands ------------------------------------------------------------- */
 
@@ -827,8 +828,9 @@ static const struct {
     {"map", show_cells, RUN_SHOW},
 };
 
-static void run_line(struct script *script, char *line)
+static void run_line(void *data, char *line)
 {
+    struct script *script = data;
     char *rest = NULL;
     script->word_count = 0;
     for (char *at = strtok_r(line, " ", &rest); at != NULL;
@@ -908,31 +910,6 @@ static void script_done(struct script *script)
     table_close(script->table);
 }
 
-/* Runs the commands of 'text' and writes the transcript as it should be. */
-static void replay(struct script *script, char *text, struct buffer *transcript)
-{
-    bool is_output = false;
-    char *rest = text;
-    while (rest != NULL && *rest != '\0') {
-        char *line = strsep(&rest, "\n");
-        if (strcmp(line, "----") == 0) {
-            buffer_put_text(transcript, "----\n");
-            buffer_put_bytes(transcript, buffer_bytes(&script->output));
-            buffer_clear(&script->output);
-            is_output = true;
-        } else if (line[0] == '\0') {
-            is_output = false;
-            buffer_put_text(transcript, "\n");
-        } else if (!is_output) {
-            buffer_printf(transcript, "%s\n", line);
-            if (line[0] != '#') {
-                run_line(script, line);
-            }
-        }
-    }
-    assert_int_equal(script->output.size, 0);
-}
-
 /* Prints the first line that differs. */
 static void compare(const char *path, const char *expected, const char *real)
 {
@@ -958,7 +935,7 @@ static void transcript_is_true(void **state)
     struct buffer transcript = {0};
     struct script script;
     script_init(&script);
-    replay(&script, text, &transcript);
+    vectors_replay(text, run_line, &script, &script.output, &transcript);
     buffer_put_u8(&transcript, 0);
     if (getenv("REWRITE") != NULL) {
         FILE *file = fopen(path, "w");

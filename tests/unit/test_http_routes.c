@@ -30,6 +30,7 @@
 #include "net/json.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
+#include "tests/unit/gateway_world.h"
 #include "tests/unit/vectors.h"
 
 #define CLIENT_MAX 8
@@ -153,74 +154,19 @@ void http_stream_end(struct http_exchange *exchange)
 
 /* --- A node with the gateway ---------------------------------------------- */
 
-static struct gateway gateway;
-
-static struct core *port_core(void *data)
-{
-    return ((struct world_node *)data)->core;
-}
-
-static uint64_t port_now(void *data)
-{
-    return node_now(data);
-}
-
-static void port_wake(void *data)
-{
-    struct world_node *node = data;
-    node->next_turn_ms = node->world->now_ms;
-}
-
 static void port_monitor(void *data, const char *path, struct http_reply *reply)
 {
     (void)data;
     buffer_printf(&reply->body, "(the node's %s)", path);
 }
 
-static struct buffer *port_output(void *data, uint64_t conn)
-{
-    struct world_node *node = data;
-    return conn < CONN_MAX ? &node->client[conn].output
-                           : gateway_output(&gateway, conn);
-}
-
-static void port_close(void *data, uint64_t conn, const char *reason)
-{
-    (void)data, (void)reason;
-    if (conn >= CONN_MAX) {
-        gateway_close(&gateway, conn);
-    }
-}
-
-static void port_block(void *data, uint64_t conn, bool is_blocked)
-{
-    struct world_node *node = data;
-    if (conn < CONN_MAX) {
-        node->client[conn].is_blocked = is_blocked;
-    }
-}
-
-static void adapt(struct core_port *port)
-{
-    port->client_output = port_output;
-    port->client_close = port_close;
-    port->client_block = port_block;
-}
-
 static void open_gateway(void)
 {
     static const struct identity local = {.way = IDENTITY_LOCAL,
                                           .is_private = true};
-    world = world_new(1);
-    world->adapt = adapt;
-    world_found(world);
-    world_elect(world);
+    struct gateway_port port = gateway_world_new();
     client_open_as(world, 1, 1, &local);
-    struct gateway_port port = {.core = port_core,
-                                .now_ns = port_now,
-                                .wake = port_wake,
-                                .monitor = port_monitor,
-                                .data = &world->node[1]};
+    port.monitor = port_monitor;
     gateway_open(&gateway, &port, "locks.example", true);
     gateway.fleetlock = "default:2 db:1";
 }
@@ -228,8 +174,7 @@ static void open_gateway(void)
 static void run_ms(uint64_t ms)
 {
     for (uint64_t i = 0; i < ms; i++) {
-        world_run(world, 1);
-        gateway_flush(&gateway);
+        gateway_world_run_ms(1);
         gateway_tick(&gateway, node_now(&world->node[1]));
     }
 }
@@ -404,8 +349,9 @@ static void start_request(struct person *who, char *line)
     gateway_request(&gateway, exchange);
 }
 
-static void run_line(char *line)
+static void run_line(void *data, char *line)
 {
+    (void)data;
     char *rest = line;
     const char *first = strsep(&rest, " ");
     if (strcmp(first, "wait") == 0) {
@@ -424,30 +370,6 @@ static void run_line(char *line)
     tell_all();
 }
 
-static void replay(char *text, struct buffer *out)
-{
-    bool is_answer = false;
-    char *rest = text;
-    while (rest != NULL && *rest != '\0') {
-        char *line = strsep(&rest, "\n");
-        if (strcmp(line, "----") == 0) {
-            buffer_put_text(out, "----\n");
-            buffer_put_bytes(out, buffer_bytes(&told));
-            buffer_clear(&told);
-            is_answer = true;
-        } else if (line[0] == '\0') {
-            is_answer = false;
-            buffer_put_text(out, "\n");
-        } else if (!is_answer) {
-            buffer_printf(out, "%s\n", line);
-            if (line[0] != '#') {
-                run_line(line);
-            }
-        }
-    }
-    assert_int_equal(told.size, 0); /* Each block has its "----". */
-}
-
 static void answers_are_those_of_the_transcript(void **state)
 {
     AUTO(buffer_done) struct buffer text = {0};
@@ -456,7 +378,7 @@ static void answers_are_those_of_the_transcript(void **state)
     open_gateway();
     vectors_read(path, &text);
     buffer_put_u8(&text, '\0');
-    replay((char *)text.data, &out);
+    vectors_replay((char *)text.data, run_line, NULL, &told, &out);
     for (uint32_t i = 0; i < CLIENT_MAX; i++) {
         forget(&person[i].exchange);
         person[i] = (struct person){0};

@@ -278,8 +278,9 @@ static void say(struct transcript *t, uint64_t conn, const char *const *words,
     client_feed(&t->world->node[1], conn);
 }
 
-static void run_line(struct transcript *t, char *line)
+static void run_line(void *data, char *line)
 {
+    struct transcript *t = data;
     const char *words[WORD_MAX];
     uint32_t count = split(line, words);
     if (strcmp(words[0], "wait") == 0) {
@@ -295,30 +296,6 @@ static void run_line(struct transcript *t, char *line)
         world_run(t->world, 10);
     }
     tell_received(t);
-}
-
-static void replay(struct transcript *t, char *text, struct buffer *out)
-{
-    bool is_answer = false;
-    char *rest = text;
-    while (rest != NULL && *rest != '\0') {
-        char *line = strsep(&rest, "\n");
-        if (strcmp(line, "----") == 0) {
-            buffer_put_text(out, "----\n");
-            buffer_put_bytes(out, buffer_bytes(&t->told));
-            buffer_clear(&t->told);
-            is_answer = true;
-        } else if (line[0] == '\0') {
-            is_answer = false;
-            buffer_put_text(out, "\n");
-        } else if (!is_answer) {
-            buffer_printf(out, "%s\n", line);
-            if (line[0] != '#') {
-                run_line(t, line);
-            }
-        }
-    }
-    assert_int_equal(t->told.size, 0); /* Each block has its "----". */
 }
 
 static void note_log(void *data, enum log_level level, const char *event,
@@ -374,7 +351,7 @@ static void transcript_is_true(void **state)
     world_found(t.world);
     world_elect(t.world);
     log_set_sink(note_log, &t);
-    replay(&t, (char *)text.data, &out);
+    vectors_replay((char *)text.data, run_line, &t, &t.told, &out);
     log_set_sink(NULL, NULL);
     without_trial(&out);
     vectors_compare(t.path, buffer_bytes(&out));

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -40,4 +41,29 @@ void vectors_compare(const char *path, struct bytes text)
         fail_msg("%s is not what the library says (REWRITE=1 writes it anew)",
                  path);
     }
+}
+
+void vectors_replay(char *text, vectors_run_fn *run, void *data,
+                    struct buffer *output, struct buffer *ret_text)
+{
+    bool is_answer = false;
+    char *rest = text;
+    while (rest != NULL && *rest != '\0') {
+        char *line = strsep(&rest, "\n");
+        if (strcmp(line, "----") == 0) {
+            buffer_put_text(ret_text, "----\n");
+            buffer_put_bytes(ret_text, buffer_bytes(output));
+            buffer_clear(output);
+            is_answer = true;
+        } else if (line[0] == '\0') {
+            is_answer = false;
+            buffer_put_text(ret_text, "\n");
+        } else if (!is_answer) {
+            buffer_printf(ret_text, "%s\n", line);
+            if (line[0] != '#') {
+                run(data, line);
+            }
+        }
+    }
+    assert_int_equal(output->size, 0); /* Each block has its "----". */
 }
